@@ -1,0 +1,146 @@
+"""System checks: what would break the promises is said before the first message is lost."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, router
+from django.db.utils import OperationalError
+
+from .conf import get_settings
+from .handlers import get_handlers
+
+OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
+WAL_RESET_FIXED = (3, 51, 3)
+WAL_RESET_BACKPORTS = {(3, 44, 6), (3, 50, 7)}
+WAL_RESET_SINCE = (3, 7, 0)
+WAL_RESET_AGAIN = {(3, 52, 0)}
+
+
+def has_wal_reset_bug(version: tuple[int, int, int]) -> bool:
+    """Whether this SQLite can corrupt a WAL database by a race of checkpoint and write.
+
+    Affected are 3.7.0 to 3.51.2 except 3.44.6 and 3.50.7, and 3.52.0 (sqlite.org, "WAL-reset bug").
+    """
+    if version in WAL_RESET_BACKPORTS:
+        return False
+    return WAL_RESET_SINCE <= version < WAL_RESET_FIXED or version in WAL_RESET_AGAIN
+
+
+def queue_alias() -> str:
+    """The alias of the database the queue's tables are in."""
+    from .models import Message  # noqa: PLC0415 - checks are imported before the models are ready
+
+    return router.db_for_write(Message)
+
+
+@register("mqlite")
+def check_settings(**_: Any) -> list[CheckMessage]:
+    """MQLITE can be read."""
+    try:
+        get_settings()
+    except ImproperlyConfigured as error:
+        return [
+            Error(str(error), hint="See the reference of the MQLITE setting.", id="mqlite.E001")
+        ]
+    return []
+
+
+@register("mqlite")
+def check_engine(**_: Any) -> list[CheckMessage]:
+    """The queue's database is SQLite, new enough, and its transactions begin IMMEDIATE."""
+    try:
+        connection: Any = connections[queue_alias()]
+    except ImproperlyConfigured:
+        return []  # check_settings has said so
+    if connection.vendor != "sqlite":
+        return [
+            Error(
+                f"django-mqlite needs SQLite; database {connection.alias!r} is {connection.vendor}.",
+                hint="Put the queue in a SQLite database with MQLITE['DATABASE'] and MqliteRouter.",
+                id="mqlite.E002",
+            )
+        ]
+    return [*_check_version(connection), *_check_transaction_mode(connection)]
+
+
+def _check_version(connection: Any) -> list[CheckMessage]:
+    version = connection.Database.sqlite_version_info
+    said = ".".join(map(str, version))
+    if version < OLDEST_SQLITE:
+        return [
+            Error(
+                f"SQLite {said} has no STRICT tables; 3.37 is the oldest that has.",
+                hint="Use a newer Python, or install django-mqlite[sqlite].",
+                id="mqlite.E003",
+            )
+        ]
+    if has_wal_reset_bug(version):
+        return [
+            Warning(
+                f"SQLite {said} has the WAL-reset bug: a checkpoint that races a write can corrupt "
+                "the file, very rarely.",
+                hint="Use SQLite 3.51.3 or later, or silence this warning.",
+                id="mqlite.W001",
+            )
+        ]
+    return []
+
+
+def _check_transaction_mode(connection: Any) -> list[CheckMessage]:
+    options = connection.settings_dict.get("OPTIONS", {})
+    mode = str(options.get("transaction_mode", "DEFERRED")).upper()
+    if mode in ("IMMEDIATE", "EXCLUSIVE"):
+        return []
+    return [
+        Warning(
+            f"Transactions of database {connection.alias!r} begin {mode}: one that reads and then "
+            'writes fails with "database is locked" whenever another writer was faster.',
+            hint="Use OPTIONS = django_mqlite.conf.sqlite_options().",
+            id="mqlite.W002",
+        )
+    ]
+
+
+@register("mqlite", Tags.database)
+def check_database(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """WAL is on, and every handler's queue exists; asked only where the database may be."""
+    try:
+        alias = queue_alias()
+    except ImproperlyConfigured:
+        return []
+    if alias not in (databases or ()):
+        return []
+    connection = connections[alias]
+    try:
+        return [*_check_journal_mode(connection), *_check_handlers()]
+    except OperationalError as error:
+        return [Error(f"Database {alias!r} cannot be opened: {error}", id="mqlite.E004")]
+
+
+def _check_journal_mode(connection: Any) -> list[CheckMessage]:
+    with connection.cursor() as cursor:
+        ((mode,),) = cursor.execute("PRAGMA journal_mode").fetchall()
+    if mode in ("wal", "memory"):
+        return []
+    return [
+        Warning(
+            f"Database {connection.alias!r} is in journal mode {mode}: readers stop the writer.",
+            hint="Use OPTIONS = django_mqlite.conf.sqlite_options(), which turns WAL on.",
+            id="mqlite.W003",
+        )
+    ]
+
+
+def _check_handlers() -> list[CheckMessage]:
+    declared = get_settings().queues
+    return [
+        Warning(
+            f"{handler.path} handles queue {queue!r}, which MQLITE['QUEUES'] does not declare.",
+            hint="Declare it, or create it with Queue.objects.create_queue().",
+            id="mqlite.W004",
+        )
+        for queue, handler in get_handlers().items()
+        if declared and queue not in declared
+    ]

@@ -1,0 +1,136 @@
+"""The MQLITE setting, read by one function, and the options for Django's own SQLite engine."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+
+from .durations import milliseconds
+from .types import OrderingMode, QueueConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The MQLITE setting, checked. `database` None follows the database routers."""
+
+    queues: Mapping[str, QueueConfig] = field(default_factory=dict)
+    max_body_bytes: int = 1024 * 1024
+    database: str | None = None
+
+
+def get_settings() -> Settings:
+    """The MQLITE setting; ImproperlyConfigured with the reason and the way out if it is wrong."""
+    return _read()
+
+
+@cache
+def _read() -> Settings:
+    raw = getattr(settings, "MQLITE", {})
+    if not isinstance(raw, Mapping):
+        raise ImproperlyConfigured(f"MQLITE is a dict, not {raw!r}")
+    known = {"QUEUES", "MAX_BODY_BYTES", "DATABASE"}
+    _only_known(raw, known, "MQLITE")
+    values: dict[str, Any] = {}
+    if "QUEUES" in raw:
+        values["queues"] = {
+            name: queue_config(options, f"MQLITE['QUEUES'][{name!r}]")
+            for name, options in raw["QUEUES"].items()
+        }
+    if "MAX_BODY_BYTES" in raw:
+        values["max_body_bytes"] = _count(raw["MAX_BODY_BYTES"], "MQLITE['MAX_BODY_BYTES']")
+    if "DATABASE" in raw:
+        values["database"] = raw["DATABASE"]
+    return Settings(**values)
+
+
+def queue_config(options: Mapping[str, Any], where: str) -> QueueConfig:
+    """The row of a queue declared with `options`, lengths of time in seconds or as timedelta."""
+    _only_known(options, set(QUEUE_OPTIONS), where)
+    values: dict[str, Any] = {}
+    for name, value in options.items():
+        column, read = QUEUE_OPTIONS[name]
+        values[column] = read(value, f"{where}[{name!r}]")
+    return QueueConfig(**values)
+
+
+def _only_known(raw: Mapping[str, Any], known: set[str], where: str) -> None:
+    for name in raw:
+        if name not in known:
+            near = get_close_matches(str(name), known, n=1)
+            hint = (
+                f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
+            )
+            raise ImproperlyConfigured(f"{where} has no option {name!r}{hint}")
+
+
+def _duration(least: int) -> Callable[[Any, str], int]:
+    def read(value: Any, where: str) -> int:
+        try:
+            return milliseconds(value, where, least=least)
+        except (TypeError, ValueError) as error:
+            raise ImproperlyConfigured(str(error)) from error
+
+    return read
+
+
+def _count(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
+        raise ImproperlyConfigured(f"{where} is a whole number of at least 1, not {value!r}")
+    return value
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise ImproperlyConfigured(f"{where} is True or False, not {value!r}")
+    return value
+
+
+def _ordering_mode(value: Any, where: str) -> str:
+    modes = [mode.value for mode in OrderingMode]
+    if value not in modes:
+        raise ImproperlyConfigured(f"{where} is one of {', '.join(modes)}, not {value!r}")
+    return str(value)
+
+
+QUEUE_OPTIONS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
+    "ordering_mode": ("ordering_mode", _ordering_mode),
+    "lock_duration": ("lock_duration_ms", _duration(1)),
+    "max_delivery_count": ("max_delivery_count", _count),
+    "backoff_base": ("backoff_base_ms", _duration(0)),
+    "backoff_max": ("backoff_max_ms", _duration(0)),
+    "default_ttl": ("default_ttl_ms", _duration(0)),
+    "retain_completed": ("retain_completed_ms", _duration(0)),
+}
+
+
+def sqlite_options(*, timeout: float = 5, synchronous: str = "FULL") -> dict[str, Any]:
+    """OPTIONS for `django.db.backends.sqlite3` under which the queue's promises hold.
+
+    WAL, so that readers and the writer do not stop each other; IMMEDIATE transactions, so that
+    they wait their turn (`timeout` seconds) instead of failing; `synchronous="FULL"`, so that an
+    acknowledged commit survives a power loss. "NORMAL" is faster and may lose the last commits
+    when the power fails, never the file.
+    """
+    if synchronous not in ("FULL", "NORMAL", "EXTRA"):
+        raise ImproperlyConfigured(f"synchronous is FULL, NORMAL or EXTRA, not {synchronous!r}")
+    return {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": timeout,
+        "init_command": (
+            f"PRAGMA journal_mode=WAL; PRAGMA synchronous={synchronous}; "
+            "PRAGMA journal_size_limit=67108864"
+        ),
+    }
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == "MQLITE":
+        _read.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="django_mqlite.conf")

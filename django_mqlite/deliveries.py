@@ -1,0 +1,177 @@
+"""Claims and settlements inside one open transaction: what the verbs and the worker share."""
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import random
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+
+from . import signals
+from .doorbell import ring
+from .exceptions import QueueNotFound
+from .failures import failure, text_of
+from .fields import epoch_ms, moment
+from .store import claim as claims
+from .store import settle as settles
+from .store.queues import queue_names
+from .store.rows import MessageRow
+from .types import Abandonment, Completion, Lease, Outcome, Rejection, State
+
+if TYPE_CHECKING:
+    from .models import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """A delivery and how it ended."""
+
+    message: "Message"
+    outcome: Outcome
+    error: BaseException | str | None = None
+
+
+def claim_rows(
+    connection: Any,
+    queue: str,
+    *,
+    now: int,
+    limit: int,
+    worker: str | None = None,
+    lock_duration: int | None = None,
+) -> list[MessageRow]:
+    """Take at most `limit` messages of the queue; QueueNotFound if there is no such queue."""
+    rows = claims.claim(
+        connection,
+        queue,
+        now=now,
+        limit=limit,
+        secret=secrets.token_hex(16),
+        worker=worker,
+        lock_duration=lock_duration,
+    )
+    if not rows and not claims.queue_exists(connection, queue):
+        raise QueueNotFound(queue, queue_names(connection))
+    return rows
+
+
+def settle(connection: Any, settlements: Sequence[Settlement], *, now: int) -> list[bool]:
+    """Settle each as it ended, the completed ones in one statement; False where the lease is lost.
+
+    What there is to tell is told after the commit.
+    """
+    tell: list[Callable[[], object]] = []
+    completed = _complete(connection, settlements, now=now, tell=tell)
+    held = [
+        s.message.pk in completed
+        if isinstance(s.outcome, Completion)
+        else _give_back(connection, s, now=now, tell=tell)
+        for s in settlements
+    ]
+    if tell:
+        transaction.on_commit(partial(_tell, tell), using=connection.alias)
+    return held
+
+
+def _tell(events: Iterable[Callable[[], object]]) -> None:
+    for event in events:
+        event()
+
+
+def _complete(
+    connection: Any,
+    settlements: Sequence[Settlement],
+    *,
+    now: int,
+    tell: list[Callable[[], object]],
+) -> set[int]:
+    wanted = {
+        lease: s.message
+        for s in settlements
+        if isinstance(s.outcome, Completion) and (lease := s.message.lease)
+    }
+    if not wanted:
+        return set()
+    done = settles.complete(connection, list(wanted), now=now)
+    if signals.message_completed.has_listeners():
+        tell += [
+            partial(_send, signals.message_completed, connection, message)
+            for message in wanted.values()
+            if message.pk in done
+        ]
+    return done
+
+
+def _give_back(
+    connection: Any, settlement: Settlement, *, now: int, tell: list[Callable[[], object]]
+) -> bool:
+    message = settlement.message
+    lease = message.lease
+    if lease is None:
+        return False
+    ending = _ending(connection, settlement, lease, now=now)
+    if ending is None:
+        return False
+    if ending.state == State.DEAD_LETTERED:
+        facts = {
+            "reason": ending.dead_letter_reason,
+            "description": _described(settlement),
+        }
+        tell.append(partial(_send, signals.message_dead_lettered, connection, message, **facts))
+    else:
+        facts = {"visible_at": moment(ending.visible_at), "error": _described(settlement)}
+        tell.append(partial(_send, signals.message_abandoned, connection, message, **facts))
+        tell.append(partial(ring, connection.alias))
+    return True
+
+
+def _ending(
+    connection: Any, settlement: Settlement, lease: Lease, *, now: int
+) -> settles.Ending | None:
+    error = _remembered(settlement, now)
+    match settlement.outcome:
+        case Abandonment(delay_ms=delay):
+            return settles.abandon(
+                connection, lease, now=now, delay=delay, chance=random(), error=error
+            )
+        case Rejection(reason=reason, description=description):
+            return settles.reject(
+                connection, lease, now=now, reason=reason, description=description, error=error
+            )
+        case Completion():
+            raise AssertionError("completions are settled as a batch")
+
+
+def _remembered(settlement: Settlement, now: int) -> str | None:
+    if settlement.error is None:
+        return None
+    message = settlement.message
+    return failure(
+        settlement.error,
+        delivery=message.delivery_count,
+        worker=message.locked_by,
+        started_at=epoch_ms(message.locked_at) if message.locked_at else 0,
+        failed_at=now,
+    )
+
+
+def _described(settlement: Settlement) -> str:
+    if isinstance(settlement.outcome, Rejection):
+        return settlement.outcome.description
+    error = settlement.error
+    if isinstance(error, BaseException):
+        return f"{type(error).__name__}: {text_of(error)}"
+    return error or "no reason given"
+
+
+def _send(signal: Any, connection: Any, message: "Message", **facts: Any) -> None:
+    signal.send_robust(
+        sender=type(message),
+        queue=message.queue,
+        message_id=message.pk,
+        using=connection.alias,
+        delivery_count=message.delivery_count,
+        **facts,
+    )

@@ -1,0 +1,114 @@
+"""What can go wrong, one class per reaction. The thing concerned is an attribute of the error."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from difflib import get_close_matches
+
+
+class MqliteError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class QueueNotFound(MqliteError):
+    """No such queue in this database; nothing was written and none is created on the fly."""
+
+    def __init__(self, queue: str, known: Iterable[str] = ()) -> None:
+        self.queue = queue
+        near = get_close_matches(queue, list(known), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        super().__init__(
+            f"There is no queue {queue!r} in this database.{hint} Declare it in MQLITE['QUEUES'] "
+            "and run `manage.py migrate`, or create it with Queue.objects.create_queue()."
+        )
+
+
+class MessageTooLarge(MqliteError):
+    """The body is over MQLITE['MAX_BODY_BYTES']."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        self.size = size
+        self.limit = limit
+        super().__init__(
+            f"A body of {size:,} bytes is over the limit of {limit:,}. Store the content elsewhere "
+            "and enqueue a reference, or raise MQLITE['MAX_BODY_BYTES']."
+        )
+
+
+class GroupRequired(MqliteError):
+    """A group_fifo queue orders by group, so every message of it needs a `group_id`."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(f"Queue {queue!r} is group_fifo: pass group_id=….")
+
+
+class PriorityRefused(MqliteError):
+    """A priority would overtake, so it contradicts a `group_id` and a strict_fifo queue."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(
+            f"Queue {queue!r}: priority cannot be combined with a group_id or with strict_fifo, "
+            "both of which promise an order."
+        )
+
+
+class LockLost(MqliteError):
+    """The lease is over (expired, settled, released) or was never this one: nothing was written.
+
+    The message belongs to somebody else by now, or will soon. Undo or ignore, do not retry.
+    """
+
+    def __init__(self, queue: str, message_id: int | None, verb: str) -> None:
+        self.queue = queue
+        self.message_id = message_id
+        self.verb = verb
+        super().__init__(
+            f"Cannot {verb} message #{message_id} of queue {queue!r}: its lease is no longer ours."
+        )
+
+
+class TransactionRefused(MqliteError):
+    """Claiming inside the caller's atomic() would let a rollback undo a lease already at work."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "claim() cannot run inside transaction.atomic(): a rollback would undo the lease while "
+            "its message is being handled. Claim first, then open the transaction; settling inside "
+            "it is fine."
+        )
+
+
+class SchemaVersionMismatch(MqliteError):
+    """The tables in the file are of a newer release than this code."""
+
+    def __init__(self, found: str, expected: str) -> None:
+        self.found = found
+        self.expected = expected
+        super().__init__(
+            f"The queue's tables are of schema {found}, this release knows {expected}. "
+            "Upgrade django-mqlite, or run its migrations if the tables are older."
+        )
+
+
+class Reject(Exception):  # noqa: N818 - raised by handlers to steer, it is not a fault
+    """Raise it in a handler: this message can never succeed, dead-letter it now.
+
+    `reason` is a short stable name to search for, `description` is for people.
+    """
+
+    def __init__(self, reason: str, description: str = "") -> None:
+        self.reason = reason
+        self.description = description
+        super().__init__(f"{reason}: {description}" if description else reason)
+
+
+class Retry(Exception):  # noqa: N818 - raised by handlers to steer, it is not a fault
+    """Raise it in a handler: try again after `delay` (a timedelta or seconds), backoff or not.
+
+    The delivery counts; at the queue's bound the message is dead-lettered all the same.
+    """
+
+    def __init__(self, message: str = "", *, delay: timedelta | float = 0) -> None:
+        self.delay = delay
+        super().__init__(message or "retry asked for")

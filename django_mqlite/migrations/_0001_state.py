@@ -1,0 +1,276 @@
+"""What Django's migration state knows of the eight tables; the tables themselves are raw SQL."""
+
+from django.db import migrations, models
+
+import django_mqlite.fields
+
+STATE = [
+    migrations.CreateModel(
+        name="AccessKey",
+        fields=[
+            ("digest", models.TextField(primary_key=True, serialize=False)),
+            ("name", models.TextField(unique=True)),
+            ("rights", models.TextField(default="{}")),
+            ("created_at", django_mqlite.fields.EpochMillisecondsField()),
+            ("expires_at", django_mqlite.fields.EpochMillisecondsField()),
+            ("last_used_at", django_mqlite.fields.EpochMillisecondsField()),
+            ("revoked_at", django_mqlite.fields.EpochMillisecondsField()),
+        ],
+        options={
+            "db_table": "mqlite_access_keys",
+        },
+    ),
+    migrations.CreateModel(
+        name="Dedup",
+        fields=[
+            (
+                "pk",
+                models.CompositePrimaryKey(
+                    "queue", "key", blank=True, editable=False, primary_key=True, serialize=False
+                ),
+            ),
+            ("queue", models.TextField()),
+            ("key", models.TextField()),
+            ("body_sha256", models.TextField()),
+            ("message", models.BigIntegerField()),
+            ("expires_at", django_mqlite.fields.EpochMillisecondsField()),
+        ],
+        options={
+            "db_table": "mqlite_dedup",
+        },
+    ),
+    migrations.CreateModel(
+        name="Message",
+        fields=[
+            ("id", models.BigAutoField(primary_key=True, serialize=False)),
+            ("queue", models.TextField(verbose_name="queue")),
+            (
+                "state",
+                models.TextField(
+                    choices=[
+                        ("active", "active"),
+                        ("locked", "locked"),
+                        ("deferred", "deferred"),
+                        ("scheduled", "scheduled"),
+                        ("completed", "completed"),
+                        ("dead_lettered", "dead_lettered"),
+                    ],
+                    default="active",
+                    verbose_name="state",
+                ),
+            ),
+            ("priority", models.BigIntegerField(default=0, verbose_name="priority")),
+            ("line", models.TextField(null=True, verbose_name="line")),
+            ("blocked", models.BooleanField(default=False, verbose_name="blocked")),
+            ("visible_at", django_mqlite.fields.EpochMillisecondsField(verbose_name="visible at")),
+            (
+                "enqueued_at",
+                django_mqlite.fields.EpochMillisecondsField(verbose_name="enqueued at"),
+            ),
+            ("expires_at", django_mqlite.fields.EpochMillisecondsField(verbose_name="expires at")),
+            ("locked_at", django_mqlite.fields.EpochMillisecondsField(verbose_name="locked at")),
+            (
+                "locked_until",
+                django_mqlite.fields.EpochMillisecondsField(verbose_name="locked until"),
+            ),
+            ("lock_token", models.TextField(null=True, verbose_name="lock token")),
+            ("locked_by", models.TextField(null=True, verbose_name="locked by")),
+            ("delivery_count", models.BigIntegerField(default=0, verbose_name="delivery count")),
+            (
+                "max_delivery_count",
+                models.BigIntegerField(default=0, verbose_name="maximum delivery count"),
+            ),
+            ("message_id", models.TextField(null=True, verbose_name="message id")),
+            ("correlation_id", models.TextField(null=True, verbose_name="correlation id")),
+            ("reply_to", models.TextField(null=True, verbose_name="reply to")),
+            ("group_id", models.TextField(null=True, verbose_name="group id")),
+            ("subject", models.TextField(null=True, verbose_name="subject")),
+            ("content_type", models.TextField(null=True, verbose_name="content type")),
+            ("properties", models.JSONField(null=True, verbose_name="properties")),
+            ("body", models.BinaryField(verbose_name="body")),
+            ("errors", models.JSONField(null=True, verbose_name="errors")),
+            ("result", models.JSONField(null=True, verbose_name="result")),
+            (
+                "finished_at",
+                django_mqlite.fields.EpochMillisecondsField(verbose_name="finished at"),
+            ),
+            ("dead_letter_reason", models.TextField(null=True, verbose_name="dead-letter reason")),
+            (
+                "dead_letter_description",
+                models.TextField(null=True, verbose_name="dead-letter description"),
+            ),
+        ],
+        options={
+            "verbose_name": "message",
+            "verbose_name_plural": "messages",
+            "db_table": "mqlite_messages",
+            "permissions": [
+                ("redrive_message", "Can redrive dead letters"),
+                ("purge_message", "Can purge dead letters"),
+                ("release_message", "Can release leases"),
+            ],
+        },
+    ),
+    migrations.CreateModel(
+        name="MetaEntry",
+        fields=[
+            ("key", models.TextField(primary_key=True, serialize=False)),
+            ("value", models.TextField()),
+            ("updated_at", django_mqlite.fields.EpochMillisecondsField()),
+        ],
+        options={
+            "db_table": "mqlite_meta",
+        },
+    ),
+    migrations.CreateModel(
+        name="Queue",
+        fields=[
+            ("name", models.TextField(primary_key=True, serialize=False, verbose_name="name")),
+            (
+                "kind",
+                models.TextField(
+                    choices=[("queue", "queue"), ("subscription", "subscription")],
+                    default="queue",
+                    verbose_name="kind",
+                ),
+            ),
+            (
+                "ordering_mode",
+                models.TextField(
+                    choices=[
+                        ("standard", "standard"),
+                        ("group_fifo", "group_fifo"),
+                        ("strict_fifo", "strict_fifo"),
+                    ],
+                    default="standard",
+                    verbose_name="ordering mode",
+                ),
+            ),
+            (
+                "lock_duration_ms",
+                models.BigIntegerField(default=30000, verbose_name="lock duration (ms)"),
+            ),
+            (
+                "max_delivery_count",
+                models.BigIntegerField(default=10, verbose_name="maximum delivery count"),
+            ),
+            (
+                "backoff_base_ms",
+                models.BigIntegerField(default=1000, verbose_name="backoff base (ms)"),
+            ),
+            (
+                "backoff_max_ms",
+                models.BigIntegerField(default=3600000, verbose_name="backoff maximum (ms)"),
+            ),
+            (
+                "default_ttl_ms",
+                models.BigIntegerField(default=0, verbose_name="default time to live (ms)"),
+            ),
+            (
+                "dead_letter_on_expire",
+                models.BooleanField(default=True, verbose_name="dead-letter on expiry"),
+            ),
+            (
+                "dedup_window_ms",
+                models.BigIntegerField(default=0, verbose_name="deduplication window (ms)"),
+            ),
+            (
+                "retain_completed_ms",
+                models.BigIntegerField(default=0, verbose_name="keep completed for (ms)"),
+            ),
+            (
+                "dlq_max_age_ms",
+                models.BigIntegerField(default=0, verbose_name="dead letters: maximum age (ms)"),
+            ),
+            (
+                "dlq_max_count",
+                models.BigIntegerField(default=0, verbose_name="dead letters: maximum count"),
+            ),
+            (
+                "dlq_max_bytes",
+                models.BigIntegerField(default=0, verbose_name="dead letters: maximum bytes"),
+            ),
+            ("paused", models.BooleanField(default=False, verbose_name="paused")),
+            ("created_at", django_mqlite.fields.EpochMillisecondsField(verbose_name="created at")),
+            ("updated_at", django_mqlite.fields.EpochMillisecondsField(verbose_name="updated at")),
+        ],
+        options={
+            "verbose_name": "queue",
+            "verbose_name_plural": "queues",
+            "db_table": "mqlite_queues",
+            "permissions": [("pause_queue", "Can pause and resume queues")],
+        },
+    ),
+    migrations.CreateModel(
+        name="ReceiveAttempt",
+        fields=[
+            (
+                "pk",
+                models.CompositePrimaryKey(
+                    "queue",
+                    "attempt_id",
+                    blank=True,
+                    editable=False,
+                    primary_key=True,
+                    serialize=False,
+                ),
+            ),
+            ("queue", models.TextField()),
+            ("attempt_id", models.TextField()),
+            ("leases", models.TextField()),
+            ("expires_at", django_mqlite.fields.EpochMillisecondsField()),
+        ],
+        options={
+            "db_table": "mqlite_receive_attempts",
+        },
+    ),
+    migrations.CreateModel(
+        name="SettlementReceipt",
+        fields=[
+            (
+                "pk",
+                models.CompositePrimaryKey(
+                    "message",
+                    "lock_token",
+                    blank=True,
+                    editable=False,
+                    primary_key=True,
+                    serialize=False,
+                ),
+            ),
+            ("message", models.BigIntegerField()),
+            ("lock_token", models.TextField()),
+            ("queue", models.TextField()),
+            ("verb", models.TextField()),
+            ("arguments", models.TextField()),
+            ("expires_at", django_mqlite.fields.EpochMillisecondsField()),
+        ],
+        options={
+            "db_table": "mqlite_settlement_receipts",
+        },
+    ),
+    migrations.CreateModel(
+        name="Subscription",
+        fields=[
+            ("subscription", models.TextField(primary_key=True, serialize=False)),
+            ("topic", models.TextField()),
+            ("filter", models.TextField(blank=True, default="")),
+            ("created_at", django_mqlite.fields.EpochMillisecondsField()),
+        ],
+        options={
+            "db_table": "mqlite_subscriptions",
+        },
+    ),
+    migrations.CreateModel(
+        name="DeadLetter",
+        fields=[],
+        options={
+            "verbose_name": "dead letter",
+            "verbose_name_plural": "dead letters",
+            "proxy": True,
+            "indexes": [],
+            "constraints": [],
+        },
+        bases=("django_mqlite.message",),
+    ),
+]

@@ -1,0 +1,283 @@
+"""The eight tables as Django sees them. Rows change through verbs, not through save()."""
+
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from . import content
+from .durations import Duration, milliseconds
+from .exceptions import LockLost
+from .fields import EpochMillisecondsField
+from .managers import DeadLetterManager, MessageManager, QueueManager
+from .types import Abandonment, Completion, Lease, OrderingMode, Outcome, Rejection, State
+
+
+class Queue(models.Model):
+    """A queue's configuration, one row."""
+
+    class Kind(models.TextChoices):
+        QUEUE = "queue", _("queue")
+        SUBSCRIPTION = "subscription", _("subscription")
+
+    name = models.TextField(_("name"), primary_key=True)
+    kind = models.TextField(_("kind"), choices=Kind.choices, default=Kind.QUEUE)
+    ordering_mode = models.TextField(
+        _("ordering mode"),
+        choices=[(mode.value, mode.value) for mode in OrderingMode],
+        default=OrderingMode.STANDARD.value,
+    )
+    lock_duration_ms = models.BigIntegerField(_("lock duration (ms)"), default=30_000)
+    max_delivery_count = models.BigIntegerField(_("maximum delivery count"), default=10)
+    backoff_base_ms = models.BigIntegerField(_("backoff base (ms)"), default=1_000)
+    backoff_max_ms = models.BigIntegerField(_("backoff maximum (ms)"), default=3_600_000)
+    default_ttl_ms = models.BigIntegerField(_("default time to live (ms)"), default=0)
+    dead_letter_on_expire = models.BooleanField(_("dead-letter on expiry"), default=True)
+    dedup_window_ms = models.BigIntegerField(_("deduplication window (ms)"), default=0)
+    retain_completed_ms = models.BigIntegerField(_("keep completed for (ms)"), default=0)
+    dlq_max_age_ms = models.BigIntegerField(_("dead letters: maximum age (ms)"), default=0)
+    dlq_max_count = models.BigIntegerField(_("dead letters: maximum count"), default=0)
+    dlq_max_bytes = models.BigIntegerField(_("dead letters: maximum bytes"), default=0)
+    paused = models.BooleanField(_("paused"), default=False)
+    created_at = EpochMillisecondsField(_("created at"))
+    updated_at = EpochMillisecondsField(_("updated at"))
+
+    objects: ClassVar[QueueManager] = QueueManager()
+
+    class Meta:
+        db_table = "mqlite_queues"
+        verbose_name = _("queue")
+        verbose_name_plural = _("queues")
+        permissions = [("pause_queue", "Can pause and resume queues")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def lock_duration(self) -> timedelta:
+        """How long a lease lasts unless the claim says otherwise."""
+        return timedelta(milliseconds=self.lock_duration_ms)
+
+    def pause(self) -> bool:
+        """Stop claims from this queue; enqueueing goes on. False if it was paused already."""
+        return type(self).objects.set_paused(self, True)
+
+    def resume(self) -> bool:
+        """Let claims go on. False if the queue was not paused."""
+        return type(self).objects.set_paused(self, False)
+
+
+class Message(models.Model):
+    """A message, whatever its state, with its lease inside it while it has one."""
+
+    id = models.BigAutoField(primary_key=True)
+    queue = models.TextField(_("queue"))
+    state = models.TextField(
+        _("state"),
+        choices=[(state.value, state.value) for state in State],
+        default=State.ACTIVE.value,
+    )
+    priority = models.BigIntegerField(_("priority"), default=0)
+    line = models.TextField(_("line"), null=True)
+    blocked = models.BooleanField(_("blocked"), default=False)
+    visible_at = EpochMillisecondsField(_("visible at"))
+    enqueued_at = EpochMillisecondsField(_("enqueued at"))
+    expires_at = EpochMillisecondsField(_("expires at"))
+    locked_at = EpochMillisecondsField(_("locked at"))
+    locked_until = EpochMillisecondsField(_("locked until"))
+    lock_token = models.TextField(_("lock token"), null=True)
+    locked_by = models.TextField(_("locked by"), null=True)
+    delivery_count = models.BigIntegerField(_("delivery count"), default=0)
+    max_delivery_count = models.BigIntegerField(_("maximum delivery count"), default=0)
+    message_id = models.TextField(_("message id"), null=True)
+    correlation_id = models.TextField(_("correlation id"), null=True)
+    reply_to = models.TextField(_("reply to"), null=True)
+    group_id = models.TextField(_("group id"), null=True)
+    subject = models.TextField(_("subject"), null=True)
+    content_type = models.TextField(_("content type"), null=True)
+    properties = models.JSONField(_("properties"), null=True)
+    body = models.BinaryField(_("body"))
+    errors = models.JSONField(_("errors"), null=True)
+    result = models.JSONField(_("result"), null=True)
+    finished_at = EpochMillisecondsField(_("finished at"))
+    dead_letter_reason = models.TextField(_("dead-letter reason"), null=True)
+    dead_letter_description = models.TextField(_("dead-letter description"), null=True)
+
+    objects: ClassVar[MessageManager] = MessageManager()
+
+    class Meta:
+        db_table = "mqlite_messages"
+        verbose_name = _("message")
+        verbose_name_plural = _("messages")
+        permissions = [
+            ("redrive_message", "Can redrive dead letters"),
+            ("purge_message", "Can purge dead letters"),
+            ("release_message", "Can release leases"),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.pk} of {self.queue}"
+
+    @property
+    def data(self) -> Any:
+        """The body as its content type says: parsed JSON, text, or the bytes."""
+        return content.decode(self.body, self.content_type)
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease this instance was claimed under, whether or not it still holds."""
+        if self.lock_token is None:
+            return None
+        return Lease(queue=self.queue, message_id=self.pk, lock_token=self.lock_token)
+
+    def complete(self) -> None:
+        """The work is done: delete the message, or keep it as completed where its queue says so.
+
+        Inside `transaction.atomic()` the completion commits or rolls back with the caller's writes.
+        Raises LockLost if the lease is over.
+        """
+        self._settle("complete", Completion())
+
+    def abandon(
+        self, *, delay: Duration | None = None, error: BaseException | str | None = None
+    ) -> None:
+        """The delivery failed: give the message back, at its bound to the dead letters.
+
+        After `delay` (timedelta or seconds; 0 is at once), by default after the queue's backoff.
+        `error` is remembered in `errors`. Raises LockLost if the lease is over.
+        """
+        delay_ms = None if delay is None else milliseconds(delay, "delay")
+        self._settle("abandon", Abandonment(delay_ms=delay_ms), error)
+
+    def reject(
+        self, reason: str, description: str = "", *, error: BaseException | str | None = None
+    ) -> None:
+        """The message can never succeed: dead-letter it. Raises LockLost if the lease is over."""
+        self._settle("reject", Rejection(reason=reason, description=description), error)
+
+    def renew(self, lock_duration: Duration | None = None) -> None:
+        """Count the lease afresh from now, for `lock_duration` or the queue's.
+
+        Never shortens it. Raises LockLost if it is over: an expired lease cannot be revived.
+        """
+        if not self._manager().renew_many([self], lock_duration)[0]:
+            raise LockLost(self.queue, self.pk, "renew")
+
+    def _settle(
+        self, verb: str, outcome: Outcome, error: BaseException | str | None = None
+    ) -> None:
+        if not self._manager().settle(self, outcome, error=error):
+            raise LockLost(self.queue, self.pk, verb)
+
+    def _manager(self) -> MessageManager:
+        return Message.objects.db_manager(self._state.db)
+
+
+class DeadLetter(Message):
+    """A message that failed for good; the same row, under a name of its own in the admin."""
+
+    objects: ClassVar[DeadLetterManager] = DeadLetterManager()
+
+    class Meta:
+        proxy = True
+        verbose_name = _("dead letter")
+        verbose_name_plural = _("dead letters")
+
+
+class Subscription(models.Model):
+    """A topic's copy goes to the queue of the subscription's name if `filter` says so."""
+
+    subscription = models.TextField(primary_key=True)
+    topic = models.TextField()
+    filter = models.TextField(default="", blank=True)
+    created_at = EpochMillisecondsField()
+
+    class Meta:
+        db_table = "mqlite_subscriptions"
+
+    def __str__(self) -> str:
+        return f"{self.subscription} of {self.topic}"
+
+
+class Dedup(models.Model):
+    """A key that was seen within its queue's window."""
+
+    pk = models.CompositePrimaryKey("queue", "key")
+    queue = models.TextField()
+    key = models.TextField()
+    body_sha256 = models.TextField()
+    message = models.BigIntegerField()
+    expires_at = EpochMillisecondsField()
+
+    class Meta:
+        db_table = "mqlite_dedup"
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class SettlementReceipt(models.Model):
+    """The proof that a lease was settled in this way."""
+
+    pk = models.CompositePrimaryKey("message", "lock_token")
+    message = models.BigIntegerField()
+    lock_token = models.TextField()
+    queue = models.TextField()
+    verb = models.TextField()
+    arguments = models.TextField()
+    expires_at = EpochMillisecondsField()
+
+    class Meta:
+        db_table = "mqlite_settlement_receipts"
+
+    def __str__(self) -> str:
+        return f"{self.verb} #{self.message}"
+
+
+class ReceiveAttempt(models.Model):
+    """The leases that a claim with an attempt id was given."""
+
+    pk = models.CompositePrimaryKey("queue", "attempt_id")
+    queue = models.TextField()
+    attempt_id = models.TextField()
+    leases = models.TextField()
+    expires_at = EpochMillisecondsField()
+
+    class Meta:
+        db_table = "mqlite_receive_attempts"
+
+    def __str__(self) -> str:
+        return self.attempt_id
+
+
+class MetaEntry(models.Model):
+    """Facts about the schema, the live workers and the reaper, by key."""
+
+    key = models.TextField(primary_key=True)
+    value = models.TextField()
+    updated_at = EpochMillisecondsField()
+
+    class Meta:
+        db_table = "mqlite_meta"
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class AccessKey(models.Model):
+    """A credential of the HTTP broker: the SHA-256 of its secret, never the secret."""
+
+    digest = models.TextField(primary_key=True)
+    name = models.TextField(unique=True)
+    rights = models.TextField(default="{}")
+    created_at = EpochMillisecondsField()
+    expires_at = EpochMillisecondsField()
+    last_used_at = EpochMillisecondsField()
+    revoked_at = EpochMillisecondsField()
+
+    class Meta:
+        db_table = "mqlite_access_keys"
+
+    def __str__(self) -> str:
+        return self.name

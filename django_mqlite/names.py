@@ -1,0 +1,19 @@
+"""What a queue may be called."""
+
+import re
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def checked_name(name: str) -> str:
+    """`name` if a queue can be called so; ValueError with the rule otherwise.
+
+    Names travel through URLs, command lines and file names, so they are of the characters that
+    need no quoting in any of them.
+    """
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is no queue name: 1 to 128 of A-Z a-z 0-9 . _ -, beginning with a letter "
+            "or a digit"
+        )
+    return name

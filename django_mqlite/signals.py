@@ -1,0 +1,56 @@
+"""What happened to messages, told once, after the commit that made it true; and its log lines.
+
+Every signal carries `queue`, `message_id` (the sequence number) and `using`; never a body. A
+receiver that raises is logged by Django and stops nobody.
+"""
+
+import logging
+from typing import Any
+
+from django.dispatch import Signal
+
+message_completed = Signal()
+"""Also `delivery_count`."""
+
+message_abandoned = Signal()
+"""A delivery failed and there will be another. Also `delivery_count`, `visible_at`, `error`."""
+
+message_dead_lettered = Signal()
+"""Also `reason`, `description`."""
+
+messages_redriven = Signal()
+"""Also `count`; `message_id` is None: one signal a batch."""
+
+messages_purged = Signal()
+"""Also `count`; `message_id` is None: one signal a batch."""
+
+logger = logging.getLogger("django_mqlite")
+
+
+def _log_abandoned(*, queue: str, message_id: int, error: str, **facts: Any) -> None:
+    logger.warning(
+        "message #%s of %s failed and will be delivered again: %s",
+        message_id,
+        queue,
+        error,
+        extra={"queue": queue, "message_id": message_id},
+    )
+
+
+def _log_dead_lettered(
+    *, queue: str, message_id: int, reason: str, description: str, **facts: Any
+) -> None:
+    logger.error(
+        "message #%s of %s is a dead letter: %s %s",
+        message_id,
+        queue,
+        reason,
+        description,
+        extra={"queue": queue, "message_id": message_id, "reason": reason},
+    )
+
+
+def connect_logging() -> None:
+    """Connect the receivers that write the log; called once the apps are ready."""
+    message_abandoned.connect(_log_abandoned, dispatch_uid="django_mqlite.log")
+    message_dead_lettered.connect(_log_dead_lettered, dispatch_uid="django_mqlite.log")

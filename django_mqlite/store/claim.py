@@ -1,0 +1,91 @@
+"""Messages are taken under a lease."""
+
+from .rows import MessageRow, in_claim_order
+from .statement import Connection, Statement, fetch_all, fetch_one
+
+# Served by mqlite_messages_active (queue, blocked, priority DESC, id) WHERE state = 'active'.
+# Only heads of lines are unblocked, so a batch holds at most one message of a group without asking,
+# and a blocked backlog is not even seen.
+#
+# One statement for the whole batch: judged at one time, one commit. The secret is 128 fresh random
+# bits; the id behind it makes the token of one message worthless for another of the same batch.
+CLAIM = Statement(
+    "claim",
+    """
+    UPDATE mqlite_messages
+       SET state = 'locked',
+           locked_at = %(now)s,
+           locked_until = %(now)s + coalesce(
+               %(lock_duration)s,
+               (SELECT lock_duration_ms FROM mqlite_queues WHERE name = queue)),
+           lock_token = %(secret)s || printf('%%016x', id),
+           locked_by = %(worker)s,
+           delivery_count = delivery_count + 1
+     WHERE id IN (SELECT m.id
+                    FROM mqlite_queues AS q
+                    JOIN mqlite_messages AS m ON m.queue = q.name
+                   WHERE q.name = %(queue)s AND q.paused = 0
+                     AND m.state = 'active' AND m.blocked = 0
+                     AND (m.expires_at = 0 OR m.expires_at > %(now)s)
+                   ORDER BY m.priority DESC, m.id
+                   LIMIT %(limit)s)
+    RETURNING id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
+              locked_at, locked_until, lock_token, locked_by, delivery_count, max_delivery_count,
+              message_id, correlation_id, reply_to, group_id, subject, content_type, properties,
+              body, errors, result, finished_at, dead_letter_reason, dead_letter_description
+    """,
+)
+
+
+def claim(
+    connection: Connection,
+    queue: str,
+    *,
+    now: int,
+    limit: int,
+    secret: str,
+    worker: str | None,
+    lock_duration: int | None,
+) -> list[MessageRow]:
+    """Take at most `limit` messages; each counts a delivery and is ours until `locked_until`.
+
+    `lock_duration` in milliseconds, None for the queue's.
+    """
+    rows = fetch_all(
+        connection,
+        CLAIM,
+        queue=queue,
+        now=now,
+        limit=limit,
+        secret=secret,
+        worker=worker,
+        lock_duration=lock_duration,
+    )
+    return in_claim_order(rows)
+
+
+# A read, so that an idle worker never takes the write lock.
+CLAIMABLE = Statement(
+    "claimable",
+    """
+    SELECT q.name
+      FROM mqlite_queues AS q
+     WHERE q.paused = 0
+       AND EXISTS (SELECT 1 FROM mqlite_messages AS m
+                    WHERE m.queue = q.name AND m.state = 'active' AND m.blocked = 0
+                      AND (m.expires_at = 0 OR m.expires_at > %(now)s))
+    """,
+)
+
+
+def claimable_queues(connection: Connection, *, now: int) -> set[str]:
+    """The queues a claim would find something in."""
+    return {name for (name,) in fetch_all(connection, CLAIMABLE, now=now)}
+
+
+QUEUE_EXISTS = Statement("queue_exists", "SELECT 1 FROM mqlite_queues WHERE name = %(queue)s")
+
+
+def queue_exists(connection: Connection, queue: str) -> bool:
+    """Tells an empty queue from one that is not there."""
+    return fetch_one(connection, QUEUE_EXISTS, queue=queue) is not None

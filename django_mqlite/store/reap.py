@@ -1,0 +1,103 @@
+"""What time does to messages: leases run out, schedules fall due.
+
+Each sweep handles at most `limit` messages, in one statement; the caller repeats it until a batch
+comes back short, each batch in its own transaction, so that no other writer waits for long.
+"""
+
+from dataclasses import dataclass
+
+from .settle import MAX_ERRORS
+from .statement import Connection, Statement, execute, fetch_all, fetch_one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """A message whose lease ran out."""
+
+    queue: str
+    message_id: int
+    state: str
+
+
+# Served by mqlite_messages_locked (queue, locked_until) WHERE state = 'locked', one seek per queue.
+# The same rule as abandon: the delivery was counted when it was claimed, so a message whose worker
+# dies every time still reaches its bound.
+RELEASE_EXPIRED = Statement(
+    "release_expired",
+    """
+    UPDATE mqlite_messages AS m
+       SET state = CASE WHEN m.delivery_count >= bound THEN 'dead_lettered' ELSE 'active' END,
+           finished_at = CASE WHEN m.delivery_count >= bound THEN %(now)s ELSE 0 END,
+           dead_letter_reason =
+               CASE WHEN m.delivery_count >= bound THEN 'MaxDeliveryCountExceeded' END,
+           dead_letter_description =
+               CASE WHEN m.delivery_count >= bound
+                    THEN 'the lease of delivery ' || m.delivery_count || ' ran out' END,
+           errors = json_insert(
+               CASE WHEN json_array_length(m.errors) >= %(max_errors)s
+                    THEN json_remove(m.errors, '$[0]')
+                    ELSE coalesce(m.errors, '[]') END, '$[#]',
+               json_object(
+                   'class', 'django_mqlite.exceptions.LeaseExpired',
+                   'message', 'the worker neither settled nor renewed in time',
+                   'delivery', m.delivery_count,
+                   'worker', m.locked_by,
+                   'started_at', m.locked_at,
+                   'failed_at', %(now)s)),
+           lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0
+      FROM (SELECT id AS bounded,
+                   coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS bound
+              FROM mqlite_queues AS q
+              JOIN mqlite_messages AS e ON e.queue = q.name
+             WHERE e.state = 'locked' AND e.locked_until <= %(now)s
+             LIMIT %(limit)s)
+     WHERE m.id = bounded
+    RETURNING m.queue, m.id, m.state
+    """,
+)
+
+
+def release_expired(connection: Connection, *, now: int, limit: int) -> list[Released]:
+    """Make at most `limit` messages whose lease ran out claimable again, or dead letters."""
+    rows = fetch_all(connection, RELEASE_EXPIRED, now=now, limit=limit, max_errors=MAX_ERRORS)
+    return [Released(queue=queue, message_id=id, state=state) for queue, id, state in rows]
+
+
+# Served by mqlite_messages_scheduled (queue, visible_at) WHERE state = 'scheduled'.
+ACTIVATE_DUE = Statement(
+    "activate_due",
+    """
+    UPDATE mqlite_messages
+       SET state = 'active'
+     WHERE id IN (SELECT m.id
+                    FROM mqlite_queues AS q
+                    JOIN mqlite_messages AS m ON m.queue = q.name
+                   WHERE m.state = 'scheduled' AND m.visible_at <= %(now)s
+                   LIMIT %(limit)s)
+    """,
+)
+
+
+def activate_due(connection: Connection, *, now: int, limit: int) -> int:
+    """Make at most `limit` scheduled messages claimable whose time has come."""
+    return execute(connection, ACTIVATE_DUE, now=now, limit=limit)
+
+
+# Two seeks per queue. A read: an idle reaper takes no write lock.
+NEXT_EVENT = Statement(
+    "next_event",
+    """
+    SELECT min(at) FROM (
+        SELECT (SELECT min(locked_until) FROM mqlite_messages
+                 WHERE queue = name AND state = 'locked') AS at FROM mqlite_queues
+        UNION ALL
+        SELECT (SELECT min(visible_at) FROM mqlite_messages
+                 WHERE queue = name AND state = 'scheduled') FROM mqlite_queues)
+    """,
+)
+
+
+def next_event(connection: Connection) -> int | None:
+    """When the next lease runs out or schedule falls due; None if there is nothing to wait for."""
+    row = fetch_one(connection, NEXT_EVENT)
+    return row[0] if row else None

@@ -1,0 +1,43 @@
+"""A lease is kept."""
+
+from collections.abc import Sequence
+
+from ..types import Lease
+from .settle import encode_leases
+from .statement import Connection, Statement, fetch_all
+
+# max(): a renewal never shortens a lease that was granted for longer.
+RENEW = Statement(
+    "renew",
+    """
+    UPDATE mqlite_messages
+       SET locked_until = max(locked_until, %(now)s + coalesce(
+               %(lock_duration)s,
+               (SELECT lock_duration_ms FROM mqlite_queues WHERE name = queue)))
+     WHERE id IN (SELECT m.id
+                    FROM json_each(%(leases)s) AS lease
+                    JOIN mqlite_messages AS m ON m.id = json_extract(lease.value, '$[0]')
+                   WHERE m.lock_token = json_extract(lease.value, '$[1]')
+                     AND m.queue = json_extract(lease.value, '$[2]')
+                     AND m.state = 'locked' AND m.locked_until > %(now)s)
+    RETURNING id, locked_until
+    """,
+)
+
+
+def renew(
+    connection: Connection, leases: Sequence[Lease], *, now: int, lock_duration: int | None
+) -> dict[int, int]:
+    """Count the leases afresh from `now`; the new deadline by id. Who is missing has lost it.
+
+    An expired lease is never revived, even where nobody has claimed the message since.
+    """
+    return dict(
+        fetch_all(
+            connection,
+            RENEW,
+            leases=encode_leases(leases),
+            now=now,
+            lock_duration=lock_duration,
+        )
+    )

@@ -1,0 +1,44 @@
+"""Whose transaction a verb runs in: one of ours, or a part of the caller's."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connections, transaction
+
+from .store.transactions import admit
+
+
+@contextmanager
+def write_transaction(using: str) -> Iterator[Any]:
+    """Admitted as the writer from the first line of the block on; all of it happens or nothing.
+
+    Yields the connection. Sample the time inside. Within the caller's transaction the block is a
+    savepoint of it, durable with its commit and undone with its rollback.
+    """
+    connection = connections[using]
+    if connection.get_autocommit():
+        with _immediate(connection), transaction.atomic(using):
+            yield connection
+    else:
+        admit(connection)
+        with transaction.atomic(using):
+            yield connection
+
+
+@contextmanager
+def _immediate(connection: Any) -> Iterator[None]:
+    """BEGIN IMMEDIATE, whatever transaction_mode the project runs under."""
+    mode, connection.transaction_mode = connection.transaction_mode, "IMMEDIATE"
+    try:
+        yield
+    finally:
+        connection.transaction_mode = mode
+
+
+def in_callers_transaction(using: str) -> bool:
+    """Whether the caller has a transaction open, that of a TestCase not counted."""
+    connection = connections[using]
+    if connection.in_atomic_block:
+        return any(not block._from_testcase for block in connection.atomic_blocks)
+    return not connection.get_autocommit()

@@ -1,0 +1,112 @@
+"""Small frozen values that cross the layers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+MAX_INTEGER: Final = 2**63 - 1
+
+
+class State(StrEnum):
+    """Where a message stands; the values are the ones in the `state` column."""
+
+    ACTIVE = "active"
+    LOCKED = "locked"
+    DEFERRED = "deferred"
+    SCHEDULED = "scheduled"
+    COMPLETED = "completed"
+    DEAD_LETTERED = "dead_lettered"
+
+
+class OrderingMode(StrEnum):
+    """How a queue orders its messages (contract §6)."""
+
+    STANDARD = "standard"
+    GROUP_FIFO = "group_fifo"
+    STRICT_FIFO = "strict_fifo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to settle one message until it expires."""
+
+    queue: str
+    message_id: int
+    lock_token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMessage:
+    """A checked message on its way into a queue. Times and lengths in milliseconds.
+
+    `ttl_ms` 0 means none of its own, `max_delivery_count` 0 means the queue's.
+    """
+
+    queue: str
+    body: bytes
+    content_type: str
+    delay_ms: int = 0
+    visible_at: int | None = None
+    ttl_ms: int = 0
+    priority: int = 0
+    max_delivery_count: int = 0
+    message_id: str | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    group_id: str | None = None
+    subject: str | None = None
+    properties: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueConfig:
+    """A queue's row without its name, milliseconds throughout; 0 is the documented default."""
+
+    kind: str = "queue"
+    ordering_mode: str = OrderingMode.STANDARD
+    lock_duration_ms: int = 30_000
+    max_delivery_count: int = 10
+    backoff_base_ms: int = 1_000
+    backoff_max_ms: int = 3_600_000
+    default_ttl_ms: int = 0
+    dead_letter_on_expire: bool = True
+    dedup_window_ms: int = 0
+    retain_completed_ms: int = 0
+    dlq_max_age_ms: int = 0
+    dlq_max_count: int = 0
+    dlq_max_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """The delivery succeeded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abandonment:
+    """The delivery failed; try again after `delay_ms`, None for the queue's backoff."""
+
+    delay_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """The message can never succeed."""
+
+    reason: str
+    description: str = ""
+
+
+Outcome = Completion | Abandonment | Rejection
+"""How a delivery ends: one of the verbs that settle it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStats:
+    """How many messages of a queue are in each state, and since when its next one has been due."""
+
+    queue: str
+    paused: bool
+    counts: Mapping[str, int]
+    due_since_ms: int | None
