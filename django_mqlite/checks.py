@@ -57,7 +57,7 @@ def check_engine(**_: Any) -> list[CheckMessage]:
     if connection.vendor != "sqlite":
         return [
             Error(
-                f"django-mqlite needs SQLite; database {connection.alias!r} is {connection.vendor}.",
+                f"The queue needs SQLite; database {connection.alias!r} is {connection.vendor}.",
                 hint="Put the queue in a SQLite database with MQLITE['DATABASE'] and MqliteRouter.",
                 id="mqlite.E002",
             )

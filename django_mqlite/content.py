@@ -1,4 +1,4 @@
-"""Bodies: what the caller passes, as bytes with a content type, and back. JSON only, never pickle."""
+"""Bodies: what the caller passes, as bytes with a content type, and back. JSON, never pickle."""
 
 import json
 from typing import Any
@@ -31,12 +31,12 @@ def encode_json(value: Any, name: str) -> str:
         raise ValueError(f"{name} is nested too deeply for JSON") from error
     except (TypeError, ValueError) as error:
         blame(value, name)
-        raise type_of(error)(f"{name}: {error}") from error  # circular, or a bad key
+        raise type_of(error)(str(error)) from error  # a bad key, or a circular reference
     return text
 
 
 def check_keys(value: Any, path: str) -> None:
-    """json.dumps turns 1 and None into "1" and "null": what comes back would not be what went in."""
+    """json.dumps makes "1" of 1 and "null" of None: what came back would not be what went in."""
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):

@@ -95,6 +95,9 @@ def _complete(
     if not wanted:
         return set()
     done = settles.complete(connection, list(wanted), now=now)
+    for message in wanted.values():
+        if message.pk in done:
+            message.state = State.COMPLETED
     if signals.message_completed.has_listeners():
         tell += [
             partial(_send, signals.message_completed, connection, message)
@@ -114,8 +117,9 @@ def _give_back(
     ending = _ending(connection, settlement, lease, now=now)
     if ending is None:
         return False
+    message.state = ending.state
     if ending.state == State.DEAD_LETTERED:
-        facts = {
+        facts: dict[str, object] = {
             "reason": ending.dead_letter_reason,
             "description": _described(settlement),
         }

@@ -91,7 +91,7 @@ class SchemaVersionMismatch(MqliteError):
         )
 
 
-class Reject(Exception):  # noqa: N818 - raised by handlers to steer, it is not a fault
+class Reject(Exception):
     """Raise it in a handler: this message can never succeed, dead-letter it now.
 
     `reason` is a short stable name to search for, `description` is for people.
@@ -103,7 +103,7 @@ class Reject(Exception):  # noqa: N818 - raised by handlers to steer, it is not 
         super().__init__(f"{reason}: {description}" if description else reason)
 
 
-class Retry(Exception):  # noqa: N818 - raised by handlers to steer, it is not a fault
+class Retry(Exception):
     """Raise it in a handler: try again after `delay` (a timedelta or seconds), backoff or not.
 
     The delivery counts; at the queue's bound the message is dead-lettered all the same.

@@ -122,7 +122,7 @@ class Message(models.Model):
     @property
     def data(self) -> Any:
         """The body as its content type says: parsed JSON, text, or the bytes."""
-        return content.decode(self.body, self.content_type)
+        return content.decode(bytes(self.body), self.content_type)
 
     @property
     def lease(self) -> Lease | None:
@@ -177,7 +177,7 @@ class Message(models.Model):
 class DeadLetter(Message):
     """A message that failed for good; the same row, under a name of its own in the admin."""
 
-    objects: ClassVar[DeadLetterManager] = DeadLetterManager()
+    objects: ClassVar[DeadLetterManager] = DeadLetterManager()  # type: ignore[assignment]
 
     class Meta:
         proxy = True

@@ -13,5 +13,5 @@ def enqueue(
     queue: str, data: Any, *, using: str | None = None, **options: "Unpack[MessageOptions]"
 ) -> "Message":
     """Message.objects.enqueue(), on the database `using`, by default the routers'."""
-    message: type[Message] = apps.get_model("django_mqlite", "Message")  # type: ignore[assignment]
+    message: type[Message] = apps.get_model("django_mqlite", "Message")
     return message.objects.db_manager(using).enqueue(queue, data, **options)

@@ -40,5 +40,6 @@ def in_callers_transaction(using: str) -> bool:
     """Whether the caller has a transaction open, that of a TestCase not counted."""
     connection = connections[using]
     if connection.in_atomic_block:
-        return any(not block._from_testcase for block in connection.atomic_blocks)
+        # The mark by which Django's own durable=True tells a TestCase's transactions from others.
+        return any(not block._from_testcase for block in connection.atomic_blocks)  # type: ignore[attr-defined]  # noqa: SLF001
     return not connection.get_autocommit()

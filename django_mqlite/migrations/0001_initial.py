@@ -1,9 +1,11 @@
-"""The eight tables, in SQL: Django cannot express STRICT, and SQLite's partial indexes are the design.
+"""The eight tables, in SQL: Django cannot say STRICT, and partial indexes are the design.
 
 A later migration must never let Django rebuild one of these tables (its copy would not be STRICT
 and would lose the triggers): add columns with `ALTER TABLE … ADD COLUMN` in raw SQL. The golden
 schema test fails otherwise.
 """
+
+from typing import Any
 
 from django.db import migrations
 
@@ -12,9 +14,11 @@ from ._0001_state import STATE
 QUEUES = """
 CREATE TABLE mqlite_queues (
     name                  TEXT    PRIMARY KEY,
-    kind                  TEXT    NOT NULL DEFAULT 'queue' CHECK (kind IN ('queue', 'subscription')),
+    kind                  TEXT    NOT NULL DEFAULT 'queue'
+                                  CHECK (kind IN ('queue', 'subscription')),
     ordering_mode         TEXT    NOT NULL DEFAULT 'standard'
-                                  CHECK (ordering_mode IN ('standard', 'group_fifo', 'strict_fifo')),
+                                  CHECK (ordering_mode IN
+                                         ('standard', 'group_fifo', 'strict_fifo')),
     lock_duration_ms      INTEGER NOT NULL DEFAULT 30000 CHECK (lock_duration_ms > 0),
     max_delivery_count    INTEGER NOT NULL DEFAULT 10    CHECK (max_delivery_count > 0),
     backoff_base_ms       INTEGER NOT NULL DEFAULT 1000    CHECK (backoff_base_ms >= 0),
@@ -53,7 +57,8 @@ CREATE TABLE mqlite_messages (
     id                      INTEGER PRIMARY KEY AUTOINCREMENT,
     queue                   TEXT    NOT NULL REFERENCES mqlite_queues (name) ON DELETE CASCADE,
     state                   TEXT    NOT NULL DEFAULT 'active' CHECK (state IN
-                                    ('active', 'locked', 'deferred', 'scheduled', 'completed', 'dead_lettered')),
+                                    ('active', 'locked', 'deferred', 'scheduled',
+                                     'completed', 'dead_lettered')),
     priority                INTEGER NOT NULL DEFAULT 0,
     line                    TEXT,
     blocked                 INTEGER NOT NULL DEFAULT 0 CHECK (blocked IN (0, 1)),
@@ -80,7 +85,8 @@ CREATE TABLE mqlite_messages (
     dead_letter_reason      TEXT,
     dead_letter_description TEXT,
     CHECK ((state = 'locked') = (lock_token IS NOT NULL)),
-    CHECK (blocked = 0 OR (line IS NOT NULL AND state IN ('active', 'locked', 'deferred', 'scheduled')))
+    CHECK (blocked = 0 OR (line IS NOT NULL AND
+                           state IN ('active', 'locked', 'deferred', 'scheduled')))
 ) STRICT
 """
 
@@ -178,7 +184,8 @@ INDEXES = [
     # the head of each line: one, or the write fails
     """
     CREATE UNIQUE INDEX mqlite_messages_head ON mqlite_messages (queue, line)
-     WHERE line IS NOT NULL AND blocked = 0 AND state IN ('active', 'locked', 'deferred', 'scheduled')
+     WHERE line IS NOT NULL AND blocked = 0
+       AND state IN ('active', 'locked', 'deferred', 'scheduled')
     """,
     # who is next in a line
     """
@@ -253,7 +260,7 @@ TRIGGERS = [
 
 TABLES = [QUEUES, SUBSCRIPTIONS, MESSAGES, DEDUP, RECEIPTS, ATTEMPTS, META, ACCESS_KEYS]
 
-DROP_TABLES = [
+DROP_TABLES: Any = [
     "DROP TABLE mqlite_access_keys",
     "DROP TABLE mqlite_meta",
     "DROP TABLE mqlite_receive_attempts",

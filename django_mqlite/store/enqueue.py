@@ -64,7 +64,7 @@ def enqueue(
     )
     if row is None:
         raise refusal(connection, message)
-    return row  # type: ignore[return-value]
+    return row
 
 
 QUEUE_RULES = Statement(

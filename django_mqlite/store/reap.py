@@ -17,6 +17,7 @@ class Released:
     queue: str
     message_id: int
     state: str
+    delivery_count: int
 
 
 # Served by mqlite_messages_locked (queue, locked_until) WHERE state = 'locked', one seek per queue.
@@ -52,7 +53,7 @@ RELEASE_EXPIRED = Statement(
              WHERE e.state = 'locked' AND e.locked_until <= %(now)s
              LIMIT %(limit)s)
      WHERE m.id = bounded
-    RETURNING m.queue, m.id, m.state
+    RETURNING queue, id, state, delivery_count
     """,
 )
 
@@ -60,7 +61,10 @@ RELEASE_EXPIRED = Statement(
 def release_expired(connection: Connection, *, now: int, limit: int) -> list[Released]:
     """Make at most `limit` messages whose lease ran out claimable again, or dead letters."""
     rows = fetch_all(connection, RELEASE_EXPIRED, now=now, limit=limit, max_errors=MAX_ERRORS)
-    return [Released(queue=queue, message_id=id, state=state) for queue, id, state in rows]
+    return [
+        Released(queue=queue, message_id=id, state=state, delivery_count=deliveries)
+        for queue, id, state, deliveries in rows
+    ]
 
 
 # Served by mqlite_messages_scheduled (queue, visible_at) WHERE state = 'scheduled'.

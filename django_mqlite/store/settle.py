@@ -68,7 +68,7 @@ RETAIN = Statement(
 
 
 def complete(connection: Connection, leases: Sequence[Lease], *, now: int) -> set[int]:
-    """Delete the messages, or keep them as completed where their queue says so; the ids it held for.
+    """Delete the messages, or keep them where their queue says so; the ids it held for.
 
     The others' leases are lost; a stale one never stops the rest.
     """

@@ -1,0 +1,44 @@
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test serve lint model crash clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
+
+demo: $(INSTALLED) ## Run the shop, two workers and a kill, and account for every order
+	@$(BIN)/python -m example_project.demo
+
+test: $(INSTALLED) ## Run the whole test suite
+	@$(PYTEST) -n 2 --dist loadgroup
+
+serve: $(INSTALLED) ## Start the shop and a worker, and print where to click
+	@$(BIN)/python -m example_project.serve
+
+lint: $(INSTALLED) ## Check style, types and layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+model: $(INSTALLED) ## Run the model test with many more examples
+	@$(PYTEST) tests/model --hypothesis-profile thorough
+
+crash: $(INSTALLED) ## Run the tests that kill real processes
+	@$(PYTEST) tests/crash
+
+clean: ## Remove the virtual environments and every cache
+	rm -rf .venv .nox .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "django-mqlite needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1)."; \
+		echo "Name another one: make PYTHON=python3.12"; exit 1; }
+	@echo "Setting up .venv ..."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,74 @@
+"""manage.py runworker: claims messages and runs their handlers until it is told to stop."""
+
+import os
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import Error
+
+from django_mqlite.checks import queue_alias
+from django_mqlite.handlers import get_handlers
+from django_mqlite.management.arguments import names, positive_int, seconds
+from django_mqlite.worker.child import run_child
+from django_mqlite.worker.faults import advice
+from django_mqlite.worker.options import WorkerOptions
+from django_mqlite.worker.preflight import NotReady, check_writable, served_queues
+from django_mqlite.worker.stop import Stop, stop_on_signals
+
+
+class Command(BaseCommand):
+    help = (
+        "Claims messages and runs their handlers. TERM or INT stops claiming and lets running "
+        "handlers end; a second one leaves at once."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add = parser.add_argument
+        add(
+            "--queues",
+            type=names,
+            default=(),
+            metavar="A,B",
+            help="in this order; default: all with a handler",
+        )
+        add("--exclude", type=names, default=(), metavar="A,B", help="not these")
+        add("--threads", type=positive_int, default=4, metavar="N", help="handlers at once (4)")
+        add("--burst", action="store_true", help="end when nothing is left to claim")
+        add("--max-messages", type=positive_int, metavar="N", help="end after so many messages")
+        add(
+            "--shutdown-timeout",
+            type=seconds,
+            default=30.0,
+            metavar="S",
+            help="seconds for running handlers after TERM (30)",
+        )
+        add("--no-reaper", dest="reaper", action="store_false", help="leave reaping to runreaper")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        handlers = get_handlers()
+        try:
+            using = queue_alias()
+            check_writable(using)
+            queues = served_queues(using, handlers, options["queues"], options["exclude"])
+            worker = WorkerOptions(
+                using=using,
+                queues=queues,
+                **{
+                    name: options[name]
+                    for name in ("threads", "burst", "max_messages", "shutdown_timeout", "reaper")
+                },
+            )
+            stop = Stop()
+            stop_on_signals(stop)
+            clean = run_child(worker, handlers, stop)
+        except NotReady as error:
+            raise CommandError(str(error)) from error
+        except Error as error:
+            raise CommandError(f"The database failed: {error} ({advice(error)}).") from error
+        if not clean:
+            # Handlers that did not end would keep the interpreter from ending, or crash it.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)

@@ -1,0 +1,7 @@
+"""The public verbs: which connection, at what time, in which transaction."""
+
+from .dead_letters import DeadLetterManager
+from .messages import MessageManager
+from .queues import QueueManager
+
+__all__ = ["DeadLetterManager", "MessageManager", "QueueManager"]

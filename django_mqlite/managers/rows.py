@@ -1,0 +1,45 @@
+"""Where rows become model instances."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from django.db import models
+
+from ..fields import moment
+from ..store.rows import MessageRow
+
+M = TypeVar("M", bound=models.Model)
+
+_TIMES = ("visible_at", "enqueued_at", "expires_at", "locked_at", "locked_until", "finished_at")
+_DOCUMENTS = ("properties", "errors", "result")
+_TIME_PLACES = tuple(map(MessageRow._fields.index, _TIMES))
+_DOCUMENT_PLACES = tuple(map(MessageRow._fields.index, _DOCUMENTS))
+_BLOCKED = MessageRow._fields.index("blocked")
+
+# Whether a new message is blocked is decided by a trigger after the row is returned, so that one
+# field is left deferred: read when somebody asks for it.
+_ENQUEUED = tuple(name for name in MessageRow._fields if name != "blocked")
+
+
+def from_rows(model: type[M], using: str, rows: Iterable[MessageRow]) -> list[M]:
+    """The rows as instances of `model`, without another query."""
+    return [model.from_db(using, MessageRow._fields, python_values(row)) for row in rows]
+
+
+def from_new_row(model: type[M], using: str, row: MessageRow) -> M:
+    """The instance of a row that has just been inserted."""
+    values = python_values(row)
+    del values[_BLOCKED]
+    return model.from_db(using, _ENQUEUED, values)
+
+
+def python_values(row: MessageRow) -> list[Any]:
+    values: list[Any] = list(row)
+    for place in _TIME_PLACES:
+        values[place] = moment(values[place])
+    for place in _DOCUMENT_PLACES:
+        if values[place] is not None:
+            values[place] = json.loads(values[place])
+    values[_BLOCKED] = bool(values[_BLOCKED])
+    return values

@@ -1,0 +1,1 @@
+"""The worker: how often, and how many."""

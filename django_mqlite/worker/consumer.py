@@ -1,0 +1,175 @@
+"""The one writer of a worker process: settles what has finished, claims for the free threads."""
+
+import logging
+import time
+
+from django.db import Error
+
+from ..deliveries import Settlement
+from ..models import Message
+from ..types import Abandonment
+from .executor import Finished
+from .faults import Faults
+from .options import WorkerOptions
+from .outcome import outcome_of
+from .pool import Pool
+from .reaper import LONGEST_REST, Reaper
+from .stop import Stop
+from .wakeup import Wakeup
+
+logger = logging.getLogger("django_mqlite.worker")
+
+REAP_SOON = 0.05
+"""Seconds within which a new schedule is looked for after a commit; not after each one."""
+
+
+class Consumer:
+    """Claims only for free threads, so that nothing waits under a lease it does not use."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        *,
+        pool: Pool,
+        wakeup: Wakeup,
+        stop: Stop,
+        reaper: Reaper | None = None,
+    ) -> None:
+        self.claimed = 0
+        self._options = options
+        self._pool = pool
+        self._wakeup = wakeup
+        self._stop = stop
+        self._reaper = reaper
+        self._reap_at = 0.0
+        self._version = -1
+        self._look = True
+        self._faults = Faults()
+        self._unsettled: list[Settlement] = []
+        self._idle = False
+        self._deadline = 0.0
+        self._messages = Message.objects.db_manager(options.using)
+
+    def run(self) -> bool:
+        """Work until asked to stop, then drain; whether every handler came to its end."""
+        while not self._done:
+            self._wakeup.wait(self.poll())
+        while self._open and (left := self._grace()) > 0:
+            self._wakeup.wait(min(left, self.poll(claim=False)))
+        if self._pool.running:
+            self._give_back_running()
+        return not self._pool.running
+
+    @property
+    def _open(self) -> bool:
+        return bool(self._pool.running or self._unsettled)
+
+    def _grace(self) -> float:
+        """Seconds that running handlers still have; they are counted from the wish to stop."""
+        if not self._stop.requested:
+            return self._options.shutdown_timeout
+        self._deadline = self._deadline or time.monotonic() + self._options.shutdown_timeout
+        return self._deadline - time.monotonic()
+
+    @property
+    def _done(self) -> bool:
+        if self._stop.requested or self._quota == 0:
+            return True
+        return self._options.burst and self._idle
+
+    @property
+    def _quota(self) -> int | None:
+        limit = self._options.max_messages
+        return None if limit is None else max(0, limit - self.claimed)
+
+    def poll(self, *, claim: bool = True) -> float:
+        """Settle, claim and reap whatever there is; how long to rest. Idle it only reads."""
+        self._collect()
+        try:
+            self._notice_commits()
+            self._reap()
+            queues = self._promising() if claim else []
+            if self._unsettled or queues:
+                self._exchange(queues)
+        except Error as error:
+            return self._faults.failed(error)
+        self._faults.cleared()
+        self._idle = not queues and not self._pool.running
+        if self._look and claim and self._free > 0:
+            return 0
+        until_reap = self._reap_at - time.monotonic() if self._reaper else LONGEST_REST
+        return max(0, min(self._wakeup.poll_interval, until_reap))
+
+    def _notice_commits(self) -> None:
+        """Another's commit may have brought a message, or a schedule sooner than the known one."""
+        version = self._messages.data_version()
+        if version != self._version:
+            self._version = version
+            self._look = True
+            self._reap_at = min(self._reap_at, time.monotonic() + REAP_SOON)
+
+    def _reap(self) -> None:
+        if self._reaper is not None and time.monotonic() >= self._reap_at:
+            self._look = True
+            self._reap_at = time.monotonic() + self._reaper.poll()
+
+    def _collect(self) -> None:
+        """A settlement that could not be written yet is kept and tried again."""
+        self._unsettled += [
+            _settlement(finished) for finished in self._pool.take_finished() if not finished.settled
+        ]
+
+    def _promising(self) -> list[str]:
+        """The served queues worth a claim, in their order; none while nothing has changed."""
+        if not self._look or self._free == 0:
+            return []
+        claimable = self._messages.claimable()
+        queues = [queue for queue in self._options.queues if queue in claimable]
+        self._look = bool(queues)
+        return queues
+
+    @property
+    def _free(self) -> int:
+        quota = self._quota
+        return self._pool.free if quota is None else min(self._pool.free, quota)
+
+    def _exchange(self, queues: list[str]) -> None:
+        held, messages = self._messages.exchange(
+            self._unsettled, queues, limit=self._free, worker=self._options.name
+        )
+        for settlement, kept in zip(self._unsettled, held, strict=True):
+            if not kept:
+                _warn_lost(settlement.message)
+        self._unsettled = []
+        self._look = True  # a settled head may have let the next of its group pass
+        self.claimed += len(messages)
+        for message in messages:
+            self._pool.start(message)
+
+    def _give_back_running(self) -> None:
+        """Their time is over, and nobody will wait for them here: claimable by others at once."""
+        self._collect()
+        self._unsettled += [
+            Settlement(
+                message=message,
+                outcome=Abandonment(delay_ms=0),
+                error="the worker was stopped before the handler had ended",
+            )
+            for message in self._pool.running.values()
+        ]
+        self._exchange([])
+
+
+def _settlement(finished: Finished) -> Settlement:
+    return Settlement(
+        message=finished.message, outcome=outcome_of(finished.error), error=finished.error
+    )
+
+
+def _warn_lost(message: Message) -> None:
+    logger.warning(
+        "the lease of message #%s of %s was lost while its handler ran; its outcome is not written",
+        message.pk,
+        message.queue,
+        extra={"queue": message.queue, "message_id": message.pk},
+    )

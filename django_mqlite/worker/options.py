@@ -1,0 +1,25 @@
+"""What a worker is told to do."""
+
+import os
+import secrets
+import socket
+from dataclasses import dataclass, field
+
+
+def worker_name() -> str:
+    """Who holds a lease, for people: host, process, and a part that a reused pid does not share."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """The options of `runworker`. Queues are served strictly in their order; times in seconds."""
+
+    using: str
+    queues: tuple[str, ...]
+    threads: int = 4
+    burst: bool = False
+    max_messages: int | None = None
+    shutdown_timeout: float = 30.0
+    reaper: bool = True
+    name: str = field(default_factory=worker_name)

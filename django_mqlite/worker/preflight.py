@@ -1,0 +1,51 @@
+"""What must be true before a worker starts; better said at the start than in the middle."""
+
+from collections.abc import Mapping, Sequence
+
+from django.db import Error
+
+from ..exceptions import QueueNotFound
+from ..handlers import Handler
+from ..models import Queue
+from ..transactions import write_transaction
+from .faults import advice
+
+
+class NotReady(Exception):
+    """The worker cannot start; the message says what to do."""
+
+
+def check_writable(using: str) -> None:
+    """Be admitted as the writer once: a read-only or locked database is told at the start."""
+    try:
+        Queue.objects.db_manager(using).exists()
+        with write_transaction(using):
+            pass
+    except Error as error:
+        raise NotReady(f"Database {using!r} cannot be used: {error}; {advice(error)}.") from error
+
+
+def served_queues(
+    using: str, handlers: Mapping[str, Handler], wanted: Sequence[str], excluded: Sequence[str]
+) -> tuple[str, ...]:
+    """The queues to serve, in order: those named, or all that have a handler.
+
+    Raises NotReady for a queue that is not there or that nothing would handle.
+    """
+    known = set(Queue.objects.db_manager(using).values_list("name", flat=True))
+    queues = tuple(queue for queue in wanted or sorted(handlers) if queue not in excluded)
+    for queue in [*queues, *excluded]:
+        if queue not in known:
+            raise NotReady(str(QueueNotFound(queue, known)))
+    for queue in queues:
+        if queue not in handlers:
+            raise NotReady(
+                f"Queue {queue!r} has no handler. Write one with @handler({queue!r}) in the "
+                "`handlers` module of an installed app, or leave the queue out."
+            )
+    if not queues:
+        raise NotReady(
+            "There is nothing to serve: no handler is registered for any queue that is left. "
+            "Write one with @handler('queue') in the `handlers` module of an installed app."
+        )
+    return queues

@@ -1,0 +1,68 @@
+"""The wish to stop, and the signals that express it."""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from threading import Event, Thread
+from types import FrameType
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop:
+    """Asked for once, seen by every loop of the process."""
+
+    def __init__(self) -> None:
+        self._event = Event()
+        self._wake: list[Callable[[], None]] = []
+
+    @property
+    def requested(self) -> bool:
+        return self._event.is_set()
+
+    def request(self) -> None:
+        """Ask every loop to come to its end; asking twice changes nothing."""
+        self._event.set()
+        for wake in self._wake:
+            wake()
+
+    def on_request(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when stopping is asked for."""
+        self._wake.append(wake)
+
+    def wait(self, seconds: float) -> bool:
+        """Rest, but not beyond the wish to stop; whether it has come."""
+        return self._event.wait(seconds)
+
+
+def stop_on_signals(stop: Stop) -> None:
+    """The first TERM or INT asks to stop, a second one ends the process at once.
+
+    The handlers do nothing: Python writes the signal's number to a socket the moment it arrives,
+    even while the main thread waits for a lock of the database, and a thread reads it there. (Work
+    in a handler itself, setting an Event for one, can deadlock with the code it interrupts.)
+    """
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    for number in SIGNALS:
+        signal.signal(number, _nothing)
+    Thread(target=_watch, args=(reader, writer, stop), name="mqlite-signals", daemon=True).start()
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """Its being there keeps the default action away."""
+
+
+def _watch(reader: socket.socket, writer: socket.socket, stop: Stop) -> None:
+    with writer:  # kept open: the wake-up descriptor is only a number
+        while number := reader.recv(1):
+            if number[0] not in SIGNALS:
+                continue
+            if stop.requested:
+                sys.stderr.write("second signal: leaving at once, leases run out by themselves\n")
+                sys.stderr.flush()
+                os._exit(128 + number[0])
+            stop.request()

@@ -1,0 +1,62 @@
+"""What ends a worker's rest: a finished handler, a commit, the wish to stop, or time."""
+
+import contextlib
+import os
+import selectors
+import socket
+from pathlib import Path
+
+from ..doorbell import doorbell_path
+from .inotify import watch_attributes
+
+SLOW_POLL = 0.1
+"""Seconds between two looks where the doorbell is heard: for commits that did not ring."""
+
+FAST_POLL = 0.02
+"""The same where no doorbell can be heard."""
+
+
+class Wakeup:
+    """Waits on the process's own bell and on the doorbell of the database."""
+
+    def __init__(self, using: str) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._reader, selectors.EVENT_READ)
+        self._doorbell = _listen(doorbell_path(using))
+        if self._doorbell is not None:
+            self._selector.register(self._doorbell, selectors.EVENT_READ)
+
+    @property
+    def poll_interval(self) -> float:
+        """How long a commit may stay unseen, in seconds."""
+        return FAST_POLL if self._doorbell is None else SLOW_POLL
+
+    def notify(self) -> None:
+        """End the rest now; from any thread."""
+        with contextlib.suppress(BlockingIOError):  # a full buffer wakes as well as one more byte
+            self._writer.send(b"!")
+
+    def wait(self, seconds: float) -> None:
+        """Rest until something happens, at most so long."""
+        for key, _ in self._selector.select(seconds):
+            with contextlib.suppress(BlockingIOError):
+                os.read(key.fd, 4096)
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self._selector.close()
+        self._reader.close()
+        self._writer.close()
+        if self._doorbell is not None:
+            os.close(self._doorbell)
+
+
+def _listen(path: Path | None) -> int | None:
+    if path is None:
+        return None
+    with contextlib.suppress(OSError):
+        path.touch()
+    return watch_attributes(path)

@@ -1,0 +1,52 @@
+"""What every test may use."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import settings
+
+from django_mqlite.clock import use_clock
+from tests.support.fake_clock import FakeClock
+
+# Time in a test is the database's, not the example's: a deadline would only make tests flaky.
+settings.register_profile("default", deadline=None)
+settings.register_profile("thorough", deadline=None, max_examples=2_000, stateful_step_count=100)
+settings.load_profile("default")
+
+
+def pytest_report_header() -> str:
+    """Say which SQLite is under test; it is the one library this package stands on."""
+    return f"SQLite: {sqlite3.sqlite_version} ({sqlite3.__name__})"
+
+
+@pytest.fixture
+def clock() -> Iterator[FakeClock]:
+    """The clock in use, standing still at the beginning of 2026."""
+    fake = FakeClock()
+    with use_clock(fake):
+        yield fake
+
+
+@pytest.fixture
+def make_queue(db) -> Callable:
+    """Creates a queue with the options of MQLITE['QUEUES']."""
+    from django_mqlite.models import Queue  # noqa: PLC0415 - nothing before the apps are ready
+
+    return Queue.objects.create_queue
+
+
+@pytest.fixture
+def queue(clock, make_queue):
+    """A standard queue: leases of 30 s, 10 deliveries."""
+    return make_queue("jobs")
+
+
+@pytest.fixture
+def group_queue(clock, make_queue):
+    return make_queue("groups", ordering_mode="group_fifo")
+
+
+@pytest.fixture
+def strict_queue(clock, make_queue):
+    return make_queue("strict", ordering_mode="strict_fifo")

@@ -1,0 +1,68 @@
+"""What a reviewer would otherwise have to look for in every change."""
+
+import ast
+import re
+
+import pytest
+
+from tests.support.source import PACKAGE, ROOT, python_files, text_files, tree_of
+
+MACHINE_PATH = re.compile(r"(?<![\w.~-])/(root|home|work|Users)/\w")
+LEFTOVER = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X])\b")
+# Each is a second word for something that has one already.
+WRONG_WORDS = {"ack", "cleaner", "dequeue", "heartbeat", "janitor", "nack", "requeue", "snooze"}
+
+
+@pytest.mark.parametrize("pattern", [MACHINE_PATH, LEFTOVER], ids=["machine path", "leftover"])
+def test_no_file_holds(pattern):
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in text_files()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+    assert found == []
+
+
+def names_in(tree: ast.Module) -> set[str]:
+    """Every name that a module gives to something."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name)
+            case ast.ClassDef(name=name):
+                names.add(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name))
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+    return names
+
+
+@pytest.mark.parametrize(
+    "path", python_files(PACKAGE), ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_identifiers_use_the_glossary(path):
+    wrong = {name for name in names_in(tree_of(path)) if WRONG_WORDS & set(name.lower().split("_"))}
+
+    assert wrong == set()
+
+
+def test_every_statement_is_used():
+    trees = [tree_of(path) for path in python_files(PACKAGE)]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    defined = {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Name)
+        and node.value.func.id == "Statement"
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+    used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    used |= {n.attr for n in nodes if isinstance(n, ast.Attribute)}
+
+    assert defined
+    assert defined - used == set()

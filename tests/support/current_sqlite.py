@@ -1,0 +1,24 @@
+"""Run the suite on the SQLite of pysqlite3 instead of the one Python was built with."""
+
+import os
+import sys
+
+ASKED = os.environ.get("MQLITE_TEST_CURRENT_SQLITE") == "1"
+OLDEST_CURRENT = (3, 53, 0)
+
+
+def install_if_asked() -> None:
+    """Let pysqlite3 stand in for `sqlite3`, for this process and, by the environment, its children.
+
+    An error when it would not take effect, or a lane would test the old SQLite unnoticed.
+    """
+    if not ASKED:
+        return
+    if "django.db.backends.sqlite3.base" in sys.modules:
+        raise RuntimeError("Django has loaded its SQLite backend already: too late for pysqlite3.")
+    import pysqlite3.dbapi2  # noqa: PLC0415 - an extra, absent from most test runs
+
+    if pysqlite3.dbapi2.sqlite_version_info < OLDEST_CURRENT:
+        raise RuntimeError(f"pysqlite3 brings only SQLite {pysqlite3.dbapi2.sqlite_version}.")
+    sys.modules["sqlite3"] = pysqlite3
+    sys.modules["sqlite3.dbapi2"] = pysqlite3.dbapi2

@@ -1,0 +1,59 @@
+"""What tests do over and over, in one word each."""
+
+from typing import Any
+
+from django.db import connection
+
+from django_mqlite import clock
+from django_mqlite.models import DeadLetter, Message, Queue
+from django_mqlite.store import reap as sweeps
+from django_mqlite.types import Lease
+
+
+def claim_one(queue: Queue | str, **options: Any) -> Message:
+    """The one message that a claim finds; fails if it finds none."""
+    (message,) = Message.objects.claim(str(queue), **options)
+    return message
+
+
+def claim_ids(queue: Queue | str, limit: int = 100) -> list[int]:
+    return [message.pk for message in Message.objects.claim(str(queue), limit=limit)]
+
+
+def enqueue_and_claim(queue: Queue | str, data: Any = None, **options: Any) -> Message:
+    Message.objects.enqueue(str(queue), data, **options)
+    return claim_one(queue)
+
+
+def dead_letter(queue: Queue | str, data: Any = None, **options: Any) -> DeadLetter:
+    """A message that was enqueued, claimed and rejected."""
+    message = enqueue_and_claim(queue, data, **options)
+    message.reject("Broken")
+    return DeadLetter.objects.get(pk=message.pk)
+
+
+def lease_of(message: Message) -> Lease:
+    lease = message.lease
+    assert lease is not None
+    return lease
+
+
+def reap(limit: int = 1_000) -> list[sweeps.Released]:
+    """One sweep: leases that ran out are released."""
+    return sweeps.release_expired(connection, now=clock.now_ms(), limit=limit)
+
+
+def activate(limit: int = 1_000) -> int:
+    """One sweep: what is due becomes active."""
+    return sweeps.activate_due(connection, now=clock.now_ms(), limit=limit)
+
+
+def state_of(message: Message) -> str:
+    """Its state in the database; "gone" if there is no such row."""
+    found = Message.objects.filter(pk=message.pk).values_list("state", flat=True).first()
+    return found or "gone"
+
+
+def row_of(message: Message) -> dict[str, Any]:
+    """Its row in the database, to be compared before and after."""
+    return Message.objects.filter(pk=message.pk).values().get()
