@@ -1,33 +1,43 @@
 """A durable message queue in the SQLite database a Django project already has."""
 
+from .drafts import Draft
 from .exceptions import (
+    DuplicateConflict,
     GroupRequired,
     LockLost,
     MessageTooLarge,
     MqliteError,
+    NameConflict,
     PriorityRefused,
     QueueNotFound,
     Reject,
     Retry,
     SchemaVersionMismatch,
+    TopicNotFound,
     TransactionRefused,
 )
 from .handlers import handler
-from .shortcuts import enqueue
+from .shortcuts import enqueue, enqueue_many, publish
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Draft",
+    "DuplicateConflict",
     "GroupRequired",
     "LockLost",
     "MessageTooLarge",
     "MqliteError",
+    "NameConflict",
     "PriorityRefused",
     "QueueNotFound",
     "Reject",
     "Retry",
     "SchemaVersionMismatch",
+    "TopicNotFound",
     "TransactionRefused",
     "enqueue",
+    "enqueue_many",
     "handler",
+    "publish",
 ]

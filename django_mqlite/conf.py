@@ -16,10 +16,13 @@ from .types import OrderingMode, QueueConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The MQLITE setting, checked. `database` None follows the database routers."""
+    """The MQLITE setting, checked. `database` None follows the routers; -1 is no bound."""
 
     queues: Mapping[str, QueueConfig] = field(default_factory=dict)
     max_body_bytes: int = 1024 * 1024
+    dlq_max_age_ms: int = -1
+    dlq_max_count: int = -1
+    dlq_max_bytes: int = -1
     database: str | None = None
 
 
@@ -33,29 +36,34 @@ def _read() -> Settings:
     raw = getattr(settings, "MQLITE", {})
     if not isinstance(raw, Mapping):
         raise ImproperlyConfigured(f"MQLITE is a dict, not {raw!r}")
-    known = {"QUEUES", "MAX_BODY_BYTES", "DATABASE"}
-    _only_known(raw, known, "MQLITE")
+    _only_known(raw, {"QUEUES", "DATABASE", *SETTING_OPTIONS}, "MQLITE")
     values: dict[str, Any] = {}
     if "QUEUES" in raw:
         values["queues"] = {
             name: queue_config(options, f"MQLITE['QUEUES'][{name!r}]")
             for name, options in raw["QUEUES"].items()
         }
-    if "MAX_BODY_BYTES" in raw:
-        values["max_body_bytes"] = _count(raw["MAX_BODY_BYTES"], "MQLITE['MAX_BODY_BYTES']")
+    for name, (attribute, read) in SETTING_OPTIONS.items():
+        if name in raw:
+            values[attribute] = read(raw[name], f"MQLITE[{name!r}]")
     if "DATABASE" in raw:
         values["database"] = raw["DATABASE"]
     return Settings(**values)
 
 
-def queue_config(options: Mapping[str, Any], where: str) -> QueueConfig:
+def queue_config(options: Mapping[str, Any], where: str, *, kind: str = "queue") -> QueueConfig:
     """The row of a queue declared with `options`, lengths of time in seconds or as timedelta."""
+    return QueueConfig(kind=kind, **queue_columns(options, where))
+
+
+def queue_columns(options: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The columns that `options` set; ImproperlyConfigured names the wrong one."""
     _only_known(options, set(QUEUE_OPTIONS), where)
-    values: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, value in options.items():
         column, read = QUEUE_OPTIONS[name]
-        values[column] = read(value, f"{where}[{name!r}]")
-    return QueueConfig(**values)
+        columns[column] = read(value, f"{where}[{name!r}]")
+    return columns
 
 
 def _only_known(raw: Mapping[str, Any], known: set[str], where: str) -> None:
@@ -84,6 +92,11 @@ def _count(value: Any, where: str) -> int:
     return value
 
 
+def _bound(read: Callable[[Any, str], int]) -> Callable[[Any, str], int]:
+    """None says that there is no bound, -1 in the row; 0 there inherits the setting."""
+    return lambda value, where: -1 if value is None else read(value, where)
+
+
 def _flag(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
         raise ImproperlyConfigured(f"{where} is True or False, not {value!r}")
@@ -104,7 +117,20 @@ QUEUE_OPTIONS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "backoff_base": ("backoff_base_ms", _duration(0)),
     "backoff_max": ("backoff_max_ms", _duration(0)),
     "default_ttl": ("default_ttl_ms", _duration(0)),
+    "dead_letter_on_expire": ("dead_letter_on_expire", _flag),
+    "dedup_window": ("dedup_window_ms", _duration(0)),
     "retain_completed": ("retain_completed_ms", _duration(0)),
+    "dlq_max_age": ("dlq_max_age_ms", _bound(_duration(1))),
+    "dlq_max_count": ("dlq_max_count", _bound(_count)),
+    "dlq_max_bytes": ("dlq_max_bytes", _bound(_count)),
+}
+
+
+SETTING_OPTIONS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
+    "MAX_BODY_BYTES": ("max_body_bytes", _count),
+    "DLQ_MAX_AGE": ("dlq_max_age_ms", _bound(_duration(1))),
+    "DLQ_MAX_COUNT": ("dlq_max_count", _bound(_count)),
+    "DLQ_MAX_BYTES": ("dlq_max_bytes", _bound(_count)),
 }
 
 

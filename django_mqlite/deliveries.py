@@ -12,13 +12,14 @@ from django.db import transaction
 from . import signals
 from .doorbell import ring
 from .exceptions import QueueNotFound
-from .failures import failure, text_of
+from .failures import failure, storable, text_of
 from .fields import epoch_ms, moment
 from .store import claim as claims
 from .store import settle as settles
+from .store.claim_attempt import remember_attempt, replay_attempt
 from .store.queues import queue_names
 from .store.rows import MessageRow
-from .types import Abandonment, Completion, Lease, Outcome, Rejection, State
+from .types import Abandonment, Completion, Deferral, Lease, Outcome, Rejection, State
 
 if TYPE_CHECKING:
     from .models import Message
@@ -33,45 +34,59 @@ class Settlement:
     error: BaseException | str | None = None
 
 
-def claim_rows(
-    connection: Any,
-    queue: str,
-    *,
-    now: int,
-    limit: int,
-    worker: str | None = None,
-    lock_duration: int | None = None,
-) -> list[MessageRow]:
-    """Take at most `limit` messages of the queue; QueueNotFound if there is no such queue."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """How much to claim and for whom. `lock_ms` None means the queue's lock duration."""
+
+    limit: int = 1
+    worker: str | None = None
+    lock_ms: int | None = None
+    attempt_id: str | None = None
+
+
+def claim_rows(connection: Any, queue: str, wanted: Claim, *, now: int) -> list[MessageRow]:
+    """Take messages of the queue, or those the same attempt was given before.
+
+    Raises QueueNotFound if there is no such queue.
+    """
+    if wanted.attempt_id is not None:
+        replayed = replay_attempt(connection, queue, wanted.attempt_id, now=now)
+        if replayed is not None:
+            return replayed
     rows = claims.claim(
         connection,
         queue,
         now=now,
-        limit=limit,
+        limit=wanted.limit,
         secret=secrets.token_hex(16),
-        worker=worker,
-        lock_duration=lock_duration,
+        worker=wanted.worker,
+        lock_duration=wanted.lock_ms,
     )
     if not rows and not claims.queue_exists(connection, queue):
         raise QueueNotFound(queue, queue_names(connection))
+    if rows and wanted.attempt_id is not None:
+        remember_attempt(connection, queue, wanted.attempt_id, rows, now=now)
     return rows
 
 
 def settle(connection: Any, settlements: Sequence[Settlement], *, now: int) -> list[bool]:
     """Settle each as it ended, the completed ones in one statement; False where the lease is lost.
 
-    What there is to tell is told after the commit.
+    What there is to tell is told after the commit. A repeat of a settle that was carried out before
+    is True and tells nothing.
     """
     tell: list[Callable[[], object]] = []
     completed = _complete(connection, settlements, now=now, tell=tell)
     held = [
-        s.message.pk in completed
+        s.message.lease in completed
         if isinstance(s.outcome, Completion)
         else _give_back(connection, s, now=now, tell=tell)
         for s in settlements
     ]
+    if any(s.message.line is not None for s in settlements):
+        tell.append(partial(ring, connection.alias))  # the next in the line may go
     if tell:
-        transaction.on_commit(partial(_tell, tell), using=connection.alias)
+        transaction.on_commit(partial(_tell, tell), using=connection.alias, robust=True)
     return held
 
 
@@ -86,25 +101,21 @@ def _complete(
     *,
     now: int,
     tell: list[Callable[[], object]],
-) -> set[int]:
+) -> frozenset[Lease]:
     wanted = {
         lease: s.message
         for s in settlements
         if isinstance(s.outcome, Completion) and (lease := s.message.lease)
     }
     if not wanted:
-        return set()
-    done = settles.complete(connection, list(wanted), now=now)
-    for message in wanted.values():
-        if message.pk in done:
-            message.state = State.COMPLETED
-    if signals.message_completed.has_listeners():
-        tell += [
-            partial(_send, signals.message_completed, connection, message)
-            for message in wanted.values()
-            if message.pk in done
-        ]
-    return done
+        return frozenset()
+    completed = settles.complete(connection, list(wanted), now=now)
+    heard = signals.message_completed.has_listeners()
+    for lease in completed.now:
+        wanted[lease].state = State.COMPLETED
+        if heard:
+            tell.append(partial(_send, signals.message_completed, connection, wanted[lease]))
+    return completed.now | completed.before
 
 
 def _give_back(
@@ -117,8 +128,12 @@ def _give_back(
     ending = _ending(connection, settlement, lease, now=now)
     if ending is None:
         return False
+    if ending.replayed:
+        return True
     message.state = ending.state
-    if ending.state == State.DEAD_LETTERED:
+    if ending.state == State.DEFERRED:
+        tell.append(partial(_send, signals.message_deferred, connection, message))
+    elif ending.state == State.DEAD_LETTERED:
         facts: dict[str, object] = {
             "reason": ending.dead_letter_reason,
             "description": _described(settlement),
@@ -142,8 +157,15 @@ def _ending(
             )
         case Rejection(reason=reason, description=description):
             return settles.reject(
-                connection, lease, now=now, reason=reason, description=description, error=error
+                connection,
+                lease,
+                now=now,
+                reason=storable(reason),
+                description=storable(description),
+                error=error,
             )
+        case Deferral():
+            return settles.defer(connection, lease, now=now)
         case Completion():
             raise AssertionError("completions are settled as a batch")
 
@@ -163,11 +185,11 @@ def _remembered(settlement: Settlement, now: int) -> str | None:
 
 def _described(settlement: Settlement) -> str:
     if isinstance(settlement.outcome, Rejection):
-        return settlement.outcome.description
+        return storable(settlement.outcome.description)
     error = settlement.error
     if isinstance(error, BaseException):
-        return f"{type(error).__name__}: {text_of(error)}"
-    return error or "no reason given"
+        return f"{type(error).__name__}: {storable(text_of(error))}"
+    return storable(error or "no reason given")
 
 
 def _send(signal: Any, connection: Any, message: "Message", **facts: Any) -> None:

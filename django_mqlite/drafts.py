@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, TypedDict, Unpack
 
 from . import content
 from .durations import Duration, milliseconds
@@ -30,6 +30,14 @@ class MessageOptions(TypedDict, total=False):
     subject: str
     content_type: str
     properties: Mapping[str, str]
+
+
+class Draft:
+    """The data of a message with options of its own, for enqueue_many()."""
+
+    def __init__(self, data: Any, **options: Unpack[MessageOptions]) -> None:
+        self.data = data
+        self.options = options
 
 
 def draft(  # noqa: PLR0913 - the arguments are the message

@@ -53,6 +53,43 @@ class PriorityRefused(MqliteError):
         )
 
 
+class DuplicateConflict(MqliteError):
+    """The key was used within the queue's window for another body: one of the two is a mistake.
+
+    `original` is the id of the message that was stored under the key.
+    """
+
+    def __init__(self, queue: str, message_id: str | None, original: int) -> None:
+        self.queue = queue
+        self.message_id = message_id
+        self.original = original
+        super().__init__(
+            f"Queue {queue!r} has seen message_id {message_id!r} with another body, as message "
+            f"#{original}. Use a message_id of its own for each message."
+        )
+
+
+class NameConflict(MqliteError):
+    """Queues, subscriptions and topics share one namespace, and this name is taken in it."""
+
+    def __init__(self, name: str, taken_by: str) -> None:
+        self.name = name
+        super().__init__(f"The name {name!r} is taken by {taken_by}; choose another one.")
+
+
+class TopicNotFound(MqliteError):
+    """No subscription names this topic, so there is nobody to publish to."""
+
+    def __init__(self, topic: str, known: Iterable[str] = ()) -> None:
+        self.topic = topic
+        near = get_close_matches(topic, list(known), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        super().__init__(
+            f"There is no topic {topic!r} in this database.{hint} A topic is the set of its "
+            "subscriptions: create one with Subscription.objects.subscribe()."
+        )
+
+
 class LockLost(MqliteError):
     """The lease is over (expired, settled, released) or was never this one: nothing was written.
 
@@ -87,7 +124,7 @@ class SchemaVersionMismatch(MqliteError):
         self.expected = expected
         super().__init__(
             f"The queue's tables are of schema {found}, this release knows {expected}. "
-            "Upgrade django-mqlite, or run its migrations if the tables are older."
+            "Upgrade django-mqlite, or migrate back with the newer release first."
         )
 
 

@@ -15,14 +15,21 @@ def failure(error: BaseException | str, **facts: Any) -> str:
     of what failing code produces, and none of it may keep a message from being settled.
     """
     if isinstance(error, BaseException):
-        described = {
-            "class": f"{type(error).__module__}.{type(error).__qualname__}",
-            "message": _start(text_of(error), MAX_TEXT),
-            "traceback": _end(_traceback_of(error), MAX_TRACEBACK),
-        }
+        kind = f"{type(error).__module__}.{type(error).__qualname__}"
+        message, trace = text_of(error), _traceback_of(error)
     else:
-        described = {"class": "", "message": _start(str(error), MAX_TEXT), "traceback": ""}
-    return json.dumps({key: _clean(text) for key, text in described.items()} | facts)
+        kind, message, trace = "", error, ""
+    described = {
+        "class": kind,
+        "message": storable(message),
+        "traceback": _clean(_end(trace, MAX_TRACEBACK)),
+    }
+    return json.dumps(described | facts)
+
+
+def storable(text: object) -> str:
+    """`text` as SQLite stores it: no NUL, no lone surrogates, not endless."""
+    return _clean(_start(str(text), MAX_TEXT))
 
 
 def text_of(error: BaseException) -> str:

@@ -6,10 +6,11 @@ from typing import Any
 from django.db import connections, transaction
 
 from . import clock, signals
+from .conf import get_settings
 from .doorbell import ring
 from .fields import moment
 from .models import Message
-from .store import reap
+from .store import claim_attempt, deduplicate, prune, reap, receipt, redrive
 from .transactions import write_transaction
 from .types import State
 
@@ -33,6 +34,77 @@ def activate_due(using: str, *, limit: int) -> int:
     return count
 
 
+def expire(using: str, *, limit: int) -> int:
+    """End at most `limit` messages whose time to live is over: dead letters, or gone."""
+    with write_transaction(using) as connection:
+        now = clock.now_ms()
+        buried, discarded = reap.expire(connection, now=now, limit=limit)
+        if buried:
+            transaction.on_commit(partial(_tell_expired, using, buried), using=using, robust=True)
+        if buried or discarded:
+            transaction.on_commit(partial(ring, using), using=using, robust=True)
+    return len(buried) + discarded
+
+
+def prune_completed(using: str, *, limit: int) -> int:
+    """Delete at most `limit` completed messages that their queue has kept long enough."""
+    if not prune.completed_to_prune(connections[using], now=clock.now_ms()):
+        return 0
+    with write_transaction(using) as connection:
+        return prune.prune_completed(connection, now=clock.now_ms(), limit=limit)
+
+
+def prune_dead_letters(using: str, *, limit: int) -> int:
+    """Delete at most `limit` dead letters beyond their queue's age, count or bytes, oldest first.
+
+    A queue's 0 inherits MQLITE['DLQ_MAX_AGE'], ['DLQ_MAX_COUNT'], ['DLQ_MAX_BYTES'].
+    """
+    if not _doomed(connections[using], limit=1):
+        return 0
+    with write_transaction(using) as connection:
+        return redrive.purge(connection, _doomed(connection, limit=limit))
+
+
+def _doomed(connection: Any, *, limit: int) -> list[int]:
+    now = clock.now_ms()
+    doomed: list[int] = []
+    for bounds in prune.dead_letter_bounds(connection):
+        if len(doomed) < limit:
+            doomed += _beyond(connection, bounds, now=now, limit=limit - len(doomed))
+    return doomed
+
+
+def _beyond(connection: Any, own: prune.Bounds, *, now: int, limit: int) -> list[int]:
+    settings = get_settings()
+    doomed: dict[int, None] = {}  # in order, each once
+    age = own.max_age_ms or settings.dlq_max_age_ms
+    count = own.max_count or settings.dlq_max_count
+    size = own.max_bytes or settings.dlq_max_bytes
+    if age > 0:
+        old = prune.too_old(connection, own.queue, max_age=age, now=now, limit=limit)
+        doomed |= dict.fromkeys(old)
+    if count > 0:
+        many = prune.too_many(connection, own.queue, max_count=count, limit=limit)
+        doomed |= dict.fromkeys(many)
+    if size > 0:
+        large = prune.too_large(connection, own.queue, max_bytes=size, limit=limit)
+        doomed |= dict.fromkeys(large)
+    return list(doomed)[:limit]
+
+
+def forget(using: str, *, limit: int) -> int:
+    """Delete at most `limit` each of receipts, attempts and deduplication keys that are over."""
+    if not prune.records_to_forget(connections[using], now=clock.now_ms()):
+        return 0
+    with write_transaction(using) as connection:
+        now = clock.now_ms()
+        return max(
+            receipt.prune_receipts(connection, now=now, limit=limit),
+            claim_attempt.prune_attempts(connection, now=now, limit=limit),
+            deduplicate.prune_keys(connection, now=now, limit=limit),
+        )
+
+
 def next_event_in(using: str) -> float | None:
     """Seconds until a sweep has something to do, 0 if it has now, None if nothing is to come.
 
@@ -44,22 +116,30 @@ def next_event_in(using: str) -> float | None:
 
 def _tell(using: str, released: list[reap.Released], now: int) -> None:
     for message in released:
-        _send(using, message, now)
+        said = f"the lease of delivery {message.delivery_count} ran out"
+        if message.state == State.DEAD_LETTERED:
+            _tell_dead(using, message, "MaxDeliveryCountExceeded", said)
+        else:
+            facts = {"visible_at": moment(now), "error": said}
+            signals.message_abandoned.send_robust(Message, **facts, **_facts(using, message))
     ring(using)
 
 
-def _send(using: str, message: reap.Released, now: int) -> None:
-    facts: dict[str, Any] = {
-        "sender": Message,
+def _tell_expired(using: str, buried: list[reap.Released]) -> None:
+    for message in buried:
+        _tell_dead(using, message, "TTLExpired", "its time to live was over")
+
+
+def _tell_dead(using: str, message: reap.Released, reason: str, description: str) -> None:
+    signals.message_dead_lettered.send_robust(
+        Message, reason=reason, description=description, **_facts(using, message)
+    )
+
+
+def _facts(using: str, message: reap.Released) -> dict[str, Any]:
+    return {
         "queue": message.queue,
         "message_id": message.message_id,
         "using": using,
         "delivery_count": message.delivery_count,
     }
-    said = f"the lease of delivery {message.delivery_count} ran out"
-    if message.state == State.DEAD_LETTERED:
-        signals.message_dead_lettered.send_robust(
-            reason="MaxDeliveryCountExceeded", description=said, **facts
-        )
-    else:
-        signals.message_abandoned.send_robust(visible_at=moment(now), error=said, **facts)

@@ -10,8 +10,8 @@ from . import content
 from .durations import Duration, milliseconds
 from .exceptions import LockLost
 from .fields import EpochMillisecondsField
-from .managers import DeadLetterManager, MessageManager, QueueManager
-from .types import Abandonment, Completion, Lease, OrderingMode, Outcome, Rejection, State
+from .managers import DeadLetterManager, MessageManager, QueueManager, SubscriptionManager
+from .types import Abandonment, Completion, Deferral, Lease, OrderingMode, Outcome, Rejection, State
 
 
 class Queue(models.Model):
@@ -119,6 +119,9 @@ class Message(models.Model):
     def __str__(self) -> str:
         return f"#{self.pk} of {self.queue}"
 
+    duplicate = False
+    """Whether enqueue() has found the message in its queue's window instead of storing it."""
+
     @property
     def data(self) -> Any:
         """The body as its content type says: parsed JSON, text, or the bytes."""
@@ -156,6 +159,17 @@ class Message(models.Model):
         """The message can never succeed: dead-letter it. Raises LockLost if the lease is over."""
         self._settle("reject", Rejection(reason=reason, description=description), error)
 
+    def defer(self) -> None:
+        """Set the message aside: nobody is given it until claim_deferred() asks for its id.
+
+        It keeps its place: the rest of its group waits. Raises LockLost if the lease is over.
+        """
+        self._settle("defer", Deferral())
+
+    def cancel(self) -> bool:
+        """Delete the message if it is scheduled and was never delivered; False otherwise."""
+        return self._manager().cancel(self.pk)
+
     def renew(self, lock_duration: Duration | None = None) -> None:
         """Count the lease afresh from now, for `lock_duration` or the queue's.
 
@@ -186,12 +200,14 @@ class DeadLetter(Message):
 
 
 class Subscription(models.Model):
-    """A topic's copy goes to the queue of the subscription's name if `filter` says so."""
+    """A topic's message is copied to the queue of the subscription's name if `filter` is true."""
 
     subscription = models.TextField(primary_key=True)
     topic = models.TextField()
     filter = models.TextField(default="", blank=True)
     created_at = EpochMillisecondsField()
+
+    objects: ClassVar[SubscriptionManager] = SubscriptionManager()
 
     class Meta:
         db_table = "mqlite_subscriptions"

@@ -1,11 +1,14 @@
-"""The two verbs of every day as functions."""
+"""The verbs of every day as functions."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from django.apps import apps
 
 if TYPE_CHECKING:
     from .drafts import MessageOptions
+    from .exceptions import DuplicateConflict
+    from .managers import MessageManager
     from .models import Message
 
 
@@ -13,5 +16,28 @@ def enqueue(
     queue: str, data: Any, *, using: str | None = None, **options: "Unpack[MessageOptions]"
 ) -> "Message":
     """Message.objects.enqueue(), on the database `using`, by default the routers'."""
+    return _messages(using).enqueue(queue, data, **options)
+
+
+def enqueue_many(
+    queue: str,
+    items: Iterable[Any],
+    *,
+    using: str | None = None,
+    **common: "Unpack[MessageOptions]",
+) -> "list[Message | DuplicateConflict]":
+    """Message.objects.enqueue_many(), on the database `using`, by default the routers'."""
+    return _messages(using).enqueue_many(queue, items, **common)
+
+
+def publish(
+    topic: str, data: Any, *, using: str | None = None, **options: "Unpack[MessageOptions]"
+) -> "list[Message]":
+    """Message.objects.publish(), on the database `using`, by default the routers'."""
+    return _messages(using).publish(topic, data, **options)
+
+
+def _messages(using: str | None) -> "MessageManager":
+    """Looked up late, so that this module can be imported before the apps are ready."""
     message: type[Message] = apps.get_model("django_mqlite", "Message")
-    return message.objects.db_manager(using).enqueue(queue, data, **options)
+    return message.objects.db_manager(using)

@@ -16,7 +16,10 @@ message_abandoned = Signal()
 """A delivery failed and there will be another. Also `delivery_count`, `visible_at`, `error`."""
 
 message_dead_lettered = Signal()
-"""Also `reason`, `description`."""
+"""Also `delivery_count`, `reason`, `description`."""
+
+message_deferred = Signal()
+"""Set aside by its handler; claim_deferred() brings it back. Also `delivery_count`."""
 
 messages_redriven = Signal()
 """Also `count`; `message_id` is None: one signal a batch."""

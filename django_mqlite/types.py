@@ -58,6 +58,10 @@ class NewMessage:
     subject: str | None = None
     properties: str | None = None
 
+    def visible_from(self, now: int) -> int:
+        """The delivery time of a message that is enqueued `now`."""
+        return now + self.delay_ms if self.visible_at is None else self.visible_at
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
@@ -98,7 +102,12 @@ class Rejection:
     description: str = ""
 
 
-Outcome = Completion | Abandonment | Rejection
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deferral:
+    """Set aside; somebody will claim it by its id."""
+
+
+Outcome = Completion | Abandonment | Rejection | Deferral
 """How a delivery ends: one of the verbs that settle it."""
 
 

@@ -3,5 +3,6 @@
 from .dead_letters import DeadLetterManager
 from .messages import MessageManager
 from .queues import QueueManager
+from .subscriptions import SubscriptionManager
 
-__all__ = ["DeadLetterManager", "MessageManager", "QueueManager"]
+__all__ = ["DeadLetterManager", "MessageManager", "QueueManager", "SubscriptionManager"]

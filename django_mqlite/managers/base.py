@@ -2,9 +2,11 @@
 
 from typing import Any, TypeVar
 
-from django.db import models, router
+from django.db import connections, models, router
 
+from ..durations import Duration, milliseconds
 from ..exceptions import QueueNotFound
+from ..schema import check_schema
 from ..store.claim import queue_exists
 from ..store.queues import queue_names
 
@@ -19,6 +21,13 @@ class VerbManager(models.Manager[M]):
         """The database the verbs run on: db_manager()'s, else the routers' for writing."""
         return self._db or router.db_for_write(self.model)
 
+    @property
+    def connection(self) -> Any:
+        """The caller's connection to that database, its schema known to be ours."""
+        connection = connections[self.using_alias]
+        check_schema(connection)
+        return connection
+
 
 def must_exist(connection: Any, queue: str) -> None:
     if not queue_exists(connection, queue):
@@ -30,3 +39,8 @@ def positive(value: int, name: str) -> None:
         raise TypeError(f"{name} is an int, not {value!r}")
     if not 0 < value < 2**63:
         raise ValueError(f"{name} must be at least 1, not {value}")
+
+
+def lock_ms(lock_duration: Duration | None) -> int | None:
+    """Milliseconds of a lease, or None for the queue's; ValueError, TypeError as they come."""
+    return None if lock_duration is None else milliseconds(lock_duration, "lock_duration", least=1)

@@ -2,14 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections, models, transaction
+from django.db.models import F, Func, Value
+from django.db.models.functions import Cast
 
 from .. import clock, signals
 from ..doorbell import ring
 from ..durations import Duration, milliseconds
-from ..store import browse, redrive
+from ..exceptions import GroupRequired
+from ..fields import moment
+from ..store import browse
+from ..store import redrive as store
 from ..transactions import write_transaction
 from ..types import State
 from .base import VerbManager, must_exist, positive
@@ -28,23 +34,63 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
     def get_queryset(self) -> models.QuerySet["DeadLetter"]:
         return super().get_queryset().filter(state=State.DEAD_LETTERED)
 
-    def redrive(self, ids: Iterable[int]) -> int:
+    def matching(
+        self,
+        queue: str,
+        *,
+        ids: Iterable[int] | None = None,
+        older_than: Duration | None = None,
+    ) -> models.QuerySet["DeadLetter"]:
+        """The dead letters of `queue`, of `ids` if given, to be counted before something is done.
+
+        `older_than` as in redrive_queue() and purge_queue(). Raises QueueNotFound.
+        """
+        must_exist(connections[self.using_alias], queue)
+        found = self.using(self.using_alias).filter(queue=queue)
+        if ids is not None:
+            found = found.filter(pk__in=list(ids))
+        if older_than is not None:
+            died_before = clock.now_ms() - milliseconds(older_than, "older_than")
+            found = found.filter(finished_at__lte=moment(died_before))
+        return found
+
+    def with_last_error(self) -> models.QuerySet["DeadLetter"]:
+        """The dead letters with `last_error`, the message of the last failed delivery or None.
+
+        For a few of them, chosen by id: each one's `errors` are read.
+        """
+        message = Func(F("errors"), Value("$[#-1].message"), function="JSON_EXTRACT")
+        return self.annotate(last_error=Cast(message, models.TextField()))
+
+    def redrive(
+        self, ids: Iterable[int], *, into: str | None = None, rate: float | None = None
+    ) -> int:
         """Put these dead letters back to work, deliveries counted from 0; how many there were.
 
-        They keep their id and with it their place in their group. Other ids are passed over, so
-        doing it twice redrives once.
+        They keep their id and with it their place in their group; with `into` they get new ids at
+        the end of that queue. `rate` spreads them out, so many a second. Ids that are no dead
+        letters are passed over, so doing it twice redrives once. Raises QueueNotFound and
+        GroupRequired for the queue `into`.
         """
-        return sum(self._redrive_batch(batch) for batch in _batches(ids))
+        move = self._mover(into, rate)
+        return sum(move(batch) for batch in _batches(ids))
 
     def redrive_queue(
-        self, queue: str, *, limit: int | None = None, older_than: Duration | None = None
+        self,
+        queue: str,
+        *,
+        limit: int | None = None,
+        older_than: Duration | None = None,
+        into: str | None = None,
+        rate: float | None = None,
     ) -> int:
         """Redrive the dead letters of `queue`, the longest dead first; how many there were.
 
-        At most `limit`, and only those that died at least `older_than` (timedelta or seconds) ago.
-        A message that dies again meanwhile is not redriven again. Raises QueueNotFound.
+        At most `limit`, and only those that died at least `older_than` (timedelta or seconds) ago;
+        `into` and `rate` as in redrive(). A message that dies again meanwhile is not redriven
+        again. Raises QueueNotFound, and GroupRequired for the queue `into`.
         """
-        return self._over_queue(queue, self._redrive_batch, limit, older_than)
+        return self._over_queue(queue, self._mover(into, rate), limit, older_than)
 
     def purge(self, ids: Iterable[int]) -> int:
         """Delete these dead letters for good; how many there were. Other ids are passed over."""
@@ -91,7 +137,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         done = 0
         while limit is None or done < limit:
             wanted = BATCH if limit is None else min(BATCH, limit - done)
-            ids = redrive.dead_letter_ids(
+            ids = store.dead_letter_ids(
                 connection, queue, finished_before=finished_before, limit=wanted
             )
             done += act(ids)
@@ -99,19 +145,38 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
                 break
         return done
 
-    def _redrive_batch(self, ids: Sequence[int]) -> int:
+    def _mover(self, into: str | None, rate: float | None) -> Callable[[Sequence[int]], int]:
+        """What redrives a batch; it remembers how far the rate has come."""
+        if into is not None:
+            must_exist(connections[self.using_alias], into)
+        interval_ms = 0.0 if rate is None else 1000 / _checked_rate(rate)
+        place = count()
+
+        def move(ids: Sequence[int]) -> int:
+            dues = [store.Due(id, int(next(place) * interval_ms)) for id in ids]
+            return self._redrive_batch(dues, into)
+
+        return move
+
+    def _redrive_batch(self, dues: Sequence[store.Due], into: str | None) -> int:
         alias = self.using_alias
         with write_transaction(alias) as connection:
-            count = redrive.redrive(connection, ids, now=clock.now_ms())
-            self._tell(signals.messages_redriven, count)
+            now = clock.now_ms()
+            if into is None:
+                moved = store.redrive(connection, dues, now=now)
+            elif store.ungrouped_dead_letter(connection, dues, into) is not None:
+                raise GroupRequired(into)
+            else:
+                moved = store.redrive_into(connection, dues, into, now=now)
+            self._tell(signals.messages_redriven, moved)
             transaction.on_commit(partial(ring, alias), using=alias, robust=True)
-        return count
+        return moved
 
     def _purge_batch(self, ids: Sequence[int]) -> int:
         with write_transaction(self.using_alias) as connection:
-            count = redrive.purge(connection, ids)
-            self._tell(signals.messages_purged, count)
-        return count
+            purged = store.purge(connection, ids)
+            self._tell(signals.messages_purged, purged)
+        return purged
 
     def _tell(self, signal: Any, count: int) -> None:
         send = partial(signal.send_robust, sender=self.model, count=count, using=self.using_alias)
@@ -122,3 +187,12 @@ def _batches(ids: Iterable[int]) -> Iterator[list[int]]:
     wanted = list(ids)
     for start in range(0, len(wanted), BATCH):
         yield wanted[start : start + BATCH]
+
+
+def _checked_rate(rate: float) -> float:
+    """Messages a second. Less than one an hour is a mistake."""
+    if isinstance(rate, bool) or not isinstance(rate, int | float):
+        raise TypeError(f"rate is a number of messages a second, not {rate!r}")
+    if not 1 / 3600 <= rate <= 1_000_000:  # NaN fails this as well
+        raise ValueError(f"rate must be between 1/3600 and a million a second, not {rate!r}")
+    return rate

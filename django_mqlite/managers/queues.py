@@ -1,5 +1,6 @@
 """Create, configure, pause, count."""
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -7,10 +8,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 
 from .. import clock
-from ..conf import get_settings, queue_config
+from ..conf import get_settings, queue_columns, queue_config
 from ..doorbell import ring
+from ..exceptions import NameConflict, QueueNotFound
 from ..names import checked_name
 from ..store import queues
+from ..store.meta import write_schema_token
+from ..store.topics import name_holder
 from ..transactions import write_transaction
 from ..types import QueueConfig, QueueStats
 from .base import VerbManager
@@ -25,10 +29,25 @@ class QueueManager(VerbManager["Queue"]):
     def create_queue(self, name: str, **options: Any) -> "Queue":
         """Create the queue `name`, or bring it to `options`, which are those of MQLITE['QUEUES'].
 
-        Raises ValueError for a name that cannot be one and ImproperlyConfigured for a wrong option,
-        also for leaving or entering strict_fifo while messages are unfinished.
+        Options left out are at their defaults, also the second time: see configure(). Raises
+        ValueError for a name that cannot be one, NameConflict for one that is taken by a topic or
+        a subscription, and ImproperlyConfigured for a wrong option, also for leaving or entering
+        strict_fifo while the queue has messages.
         """
         self.declare(name, queue_config(options, f"queue {name!r}"))
+        return self.get(name=name)
+
+    def configure(self, name: str, **options: Any) -> "Queue":
+        """Change these options of a queue, of a subscription's too, and leave the others alone.
+
+        Raises QueueNotFound, and ImproperlyConfigured as create_queue() does.
+        """
+        columns = queue_columns(options, f"queue {name!r}")
+        with write_transaction(self.using_alias) as connection:
+            config = queues.queue_config(connection, name)
+            if config is None:
+                raise QueueNotFound(name, queues.queue_names(connection))
+            self._declare(connection, name, replace(config, **columns))
         return self.get(name=name)
 
     def sync(self) -> list[str]:
@@ -36,6 +55,8 @@ class QueueManager(VerbManager["Queue"]):
 
         Queues that are no longer declared stay, with their messages.
         """
+        with write_transaction(self.using_alias) as connection:
+            write_schema_token(connection, now=clock.now_ms())
         declared = get_settings().queues.items()
         return [name for name, config in declared if self.declare(name, config)]
 
@@ -43,13 +64,19 @@ class QueueManager(VerbManager["Queue"]):
         """Create the queue or bring its row to `config`; whether anything had to change."""
         checked_name(name)
         with write_transaction(self.using_alias) as connection:
-            held = queues.ordering_held(connection, name)
-            if held is not None and _changes_line(held, config.ordering_mode):
-                raise ImproperlyConfigured(
-                    f"Queue {name!r} is {held[0]} and has messages standing in that order; it can "
-                    f"become {config.ordering_mode} once it is empty."
-                )
-            return queues.declare_queue(connection, name, config, now=clock.now_ms())
+            holder = name_holder(connection, name)
+            if holder not in (None, f"a {config.kind}"):
+                raise NameConflict(name, str(holder))
+            return self._declare(connection, name, config)
+
+    def _declare(self, connection: Any, name: str, config: QueueConfig) -> bool:
+        held = queues.ordering_held(connection, name)
+        if held is not None and _changes_line(held, config.ordering_mode):
+            raise ImproperlyConfigured(
+                f"Queue {name!r} is {held[0]} and has messages standing in that order; it can "
+                f"become {config.ordering_mode} once it is empty."
+            )
+        return queues.declare_queue(connection, name, config, now=clock.now_ms())
 
     def set_paused(self, queue: "Queue", paused: bool) -> bool:
         """Pause or resume; whether that was a change."""

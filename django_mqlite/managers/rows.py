@@ -8,6 +8,7 @@ from django.db import models
 
 from ..fields import moment
 from ..store.rows import MessageRow
+from ..types import NewMessage
 
 M = TypeVar("M", bound=models.Model)
 
@@ -32,6 +33,14 @@ def from_new_row(model: type[M], using: str, row: MessageRow) -> M:
     values = python_values(row)
     del values[_BLOCKED]
     return model.from_db(using, _ENQUEUED, values)
+
+
+def duplicate_of(model: type[M], using: str, original: int, new: NewMessage) -> M:
+    """The message that `new` repeats; what may have become of it is read when asked for."""
+    known = {"id": original, "queue": new.queue, "message_id": new.message_id, "body": new.body}
+    message = model.from_db(using, tuple(known), list(known.values()))
+    message.duplicate = True  # type: ignore[attr-defined]
+    return message
 
 
 def python_values(row: MessageRow) -> list[Any]:

@@ -1,9 +1,23 @@
 """A message enters a queue."""
 
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from ..exceptions import GroupRequired, PriorityRefused, QueueNotFound
 from ..types import NewMessage
 from .queues import queue_names
-from .statement import Connection, Statement, fetch_one
+from .statement import Connection, Statement, fetch_all, fetch_one
+
+
+class Stored(NamedTuple):
+    """What became of a new message. `line` None: it keeps no order."""
+
+    id: int
+    state: str
+    line: str | None
+    expires_at: int
+
 
 # One statement where nothing needs a look first: the queue's row is found, asked for its rules and
 # its ceiling on the time to live, and the message stored. No row back means a rule said no.
@@ -30,6 +44,7 @@ ENQUEUE = Statement(
            %(subject)s, %(content_type)s, %(properties)s, %(body)s
       FROM mqlite_queues
      WHERE name = %(queue)s
+       AND (dedup_window_ms = 0 OR %(deduplicated)s)
        AND (ordering_mode <> 'group_fifo' OR %(group_id)s IS NOT NULL)
        AND (ordering_mode <> 'strict_fifo' OR %(priority)s = 0)
     RETURNING id, state, line, expires_at
@@ -38,18 +53,19 @@ ENQUEUE = Statement(
 
 
 def enqueue(
-    connection: Connection, message: NewMessage, *, now: int
-) -> tuple[int, str, str | None, int]:
-    """Store the message; its id, state, line and expiry.
+    connection: Connection, message: NewMessage, *, now: int, deduplicated: bool = False
+) -> Stored | None:
+    """Store the message, or None where the queue's rules want a look first: ask needs_look().
 
-    Raises QueueNotFound, GroupRequired or PriorityRefused, each before anything is written.
+    `deduplicated` says that the queue's window has been asked already.
     """
     row = fetch_one(
         connection,
         ENQUEUE,
         now=now,
+        deduplicated=deduplicated,
         queue=message.queue,
-        visible_at=message.visible_at or now + message.delay_ms,
+        visible_at=message.visible_from(now),
         ttl=message.ttl_ms,
         priority=message.priority,
         max_delivery_count=message.max_delivery_count,
@@ -62,21 +78,113 @@ def enqueue(
         properties=message.properties,
         body=message.body,
     )
-    if row is None:
-        raise refusal(connection, message)
-    return row
+    return Stored._make(row) if row else None
 
 
-QUEUE_RULES = Statement(
-    "queue_rules", "SELECT ordering_mode FROM mqlite_queues WHERE name = %(queue)s"
+# Many in one statement and one pass. The bodies travel as one BLOB and are cut out by offset,
+# because JSON cannot carry arbitrary bytes; ORDER BY keeps the ids in the order given.
+ENQUEUE_MANY = Statement(
+    "enqueue_many",
+    """
+    INSERT INTO mqlite_messages (
+        queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
+        max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
+        content_type, properties, body)
+    SELECT name,
+           CASE WHEN visible_at > %(now)s THEN 'scheduled' ELSE 'active' END,
+           priority,
+           CASE ordering_mode WHEN 'strict_fifo' THEN '' ELSE group_id END,
+           ordering_mode = 'strict_fifo' OR group_id IS NOT NULL,
+           visible_at, %(now)s,
+           CASE WHEN ttl = 0 AND default_ttl_ms = 0 THEN 0
+                WHEN ttl = 0 THEN visible_at + default_ttl_ms
+                WHEN default_ttl_ms = 0 THEN visible_at + ttl
+                ELSE visible_at + min(ttl, default_ttl_ms) END,
+           own_max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
+           content_type, properties, substr(%(bodies)s, body_start, body_length)
+      FROM (SELECT key AS place,
+                   json_extract(value, '$[0]') AS visible_at,
+                   json_extract(value, '$[1]') AS ttl,
+                   json_extract(value, '$[2]') AS priority,
+                   json_extract(value, '$[3]') AS own_max_delivery_count,
+                   json_extract(value, '$[4]') AS message_id,
+                   json_extract(value, '$[5]') AS correlation_id,
+                   json_extract(value, '$[6]') AS reply_to,
+                   json_extract(value, '$[7]') AS group_id,
+                   json_extract(value, '$[8]') AS subject,
+                   json_extract(value, '$[9]') AS content_type,
+                   json_extract(value, '$[10]') AS properties,
+                   json_extract(value, '$[11]') AS body_start,
+                   json_extract(value, '$[12]') AS body_length
+              FROM json_each(%(drafts)s))
+     CROSS JOIN mqlite_queues
+     WHERE name = %(queue)s
+       AND dedup_window_ms = 0
+       AND (ordering_mode <> 'group_fifo' OR group_id IS NOT NULL)
+       AND (ordering_mode <> 'strict_fifo' OR priority = 0)
+     ORDER BY place
+    RETURNING id, state, line, expires_at
+    """,
 )
 
 
-def refusal(connection: Connection, message: NewMessage) -> Exception:
-    """Why the queue did not take the message."""
-    row = fetch_one(connection, QUEUE_RULES, queue=message.queue)
+def enqueue_many(
+    connection: Connection, messages: Sequence[NewMessage], *, now: int
+) -> list[Stored]:
+    """Store the messages of one queue, ids in the order given; fewer rows than messages: roll back.
+
+    That many passed the queue's rules; needs_look() says for the others what was wrong.
+    """
+    drafts, start = [], 1
+    for message in messages:
+        drafts.append(_encoded(message, start, now))
+        start += len(message.body)
+    rows = fetch_all(
+        connection,
+        ENQUEUE_MANY,
+        queue=messages[0].queue,
+        now=now,
+        drafts=json.dumps(drafts),
+        bodies=b"".join(message.body for message in messages),
+    )
+    return sorted(map(Stored._make, rows))
+
+
+def _encoded(message: NewMessage, start: int, now: int) -> tuple[object, ...]:
+    return (
+        message.visible_from(now),
+        message.ttl_ms,
+        message.priority,
+        message.max_delivery_count,
+        message.message_id,
+        message.correlation_id,
+        message.reply_to,
+        message.group_id,
+        message.subject,
+        message.content_type,
+        message.properties,
+        start,
+        len(message.body),
+    )
+
+
+QUEUE_RULES = Statement(
+    "queue_rules",
+    "SELECT ordering_mode, dedup_window_ms FROM mqlite_queues WHERE name = %(queue)s",
+)
+
+
+def needs_look(connection: Connection, queue: str, messages: Sequence[NewMessage]) -> bool:
+    """Whether the queue has a window that must be asked before a message is stored.
+
+    Raises QueueNotFound, GroupRequired or PriorityRefused where its rules refuse one of them.
+    """
+    row = fetch_one(connection, QUEUE_RULES, queue=queue)
     if row is None:
-        return QueueNotFound(message.queue, queue_names(connection))
-    if row[0] == "group_fifo" and message.group_id is None:
-        return GroupRequired(message.queue)
-    return PriorityRefused(message.queue)
+        raise QueueNotFound(queue, queue_names(connection))
+    ordering_mode, dedup_window_ms = row
+    if ordering_mode == "group_fifo" and any(m.group_id is None for m in messages):
+        raise GroupRequired(queue)
+    if ordering_mode == "strict_fifo" and any(m.priority for m in messages):
+        raise PriorityRefused(queue)
+    return bool(dedup_window_ms)

@@ -1,6 +1,6 @@
 """Queue rows: created, configured, paused, resumed."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 from ..types import QueueConfig, QueueStats
 from .statement import Connection, Statement, execute, fetch_all, fetch_one
@@ -60,6 +60,27 @@ def declare_queue(connection: Connection, name: str, config: QueueConfig, *, now
     """
     row = fetch_one(connection, DECLARE_QUEUE, name=name, now=now, **asdict(config))
     return row is not None
+
+
+QUEUE_CONFIG = Statement(
+    "queue_config",
+    """
+    SELECT kind, ordering_mode, lock_duration_ms, max_delivery_count, backoff_base_ms,
+           backoff_max_ms, default_ttl_ms, dead_letter_on_expire, dedup_window_ms,
+           retain_completed_ms, dlq_max_age_ms, dlq_max_count, dlq_max_bytes
+      FROM mqlite_queues
+     WHERE name = %(name)s
+    """,
+)
+
+
+def queue_config(connection: Connection, name: str) -> QueueConfig | None:
+    """The queue's row; None for no such queue."""
+    row = fetch_one(connection, QUEUE_CONFIG, name=name)
+    if row is None:
+        return None
+    columns = [field.name for field in fields(QueueConfig)]
+    return QueueConfig(**dict(zip(columns, row, strict=True)))
 
 
 # Strict or not decides which line a message stands in, and that is written into the messages.

@@ -1,9 +1,10 @@
-"""What time does to messages: leases run out, schedules fall due.
+"""What time does to messages: leases run out, schedules fall due, times to live end.
 
 Each sweep handles at most `limit` messages, in one statement; the caller repeats it until a batch
 comes back short, each batch in its own transaction, so that no other writer waits for long.
 """
 
+import json
 from dataclasses import dataclass
 
 from .settle import MAX_ERRORS
@@ -12,7 +13,7 @@ from .statement import Connection, Statement, execute, fetch_all, fetch_one
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """A message whose lease ran out."""
+    """A message that time has moved on, and where to."""
 
     queue: str
     message_id: int
@@ -87,7 +88,57 @@ def activate_due(connection: Connection, *, now: int, limit: int) -> int:
     return execute(connection, ACTIVATE_DUE, now=now, limit=limit)
 
 
-# Two seeks per queue. A read: an idle reaper takes no write lock.
+# Served by mqlite_messages_expiring (expires_at). A live lease is left to end first.
+EXPIRED = Statement(
+    "expired",
+    """
+    SELECT m.id, m.queue, m.delivery_count, q.dead_letter_on_expire
+      FROM mqlite_messages AS m
+      JOIN mqlite_queues AS q ON q.name = m.queue
+     WHERE m.expires_at > 0 AND m.expires_at <= %(now)s
+       AND m.state IN ('active', 'deferred', 'scheduled')
+     LIMIT %(limit)s
+    """,
+)
+
+BURY_EXPIRED = Statement(
+    "bury_expired",
+    """
+    UPDATE mqlite_messages
+       SET state = 'dead_lettered', blocked = 0, finished_at = %(now)s,
+           dead_letter_reason = 'TTLExpired',
+           dead_letter_description = 'its time to live was over before it was handled'
+     WHERE id IN (SELECT value FROM json_each(%(ids)s))
+    """,
+)
+
+DISCARD_EXPIRED = Statement(
+    "discard_expired",
+    "DELETE FROM mqlite_messages WHERE id IN (SELECT value FROM json_each(%(ids)s))",
+)
+
+
+def expire(connection: Connection, *, now: int, limit: int) -> tuple[list[Released], int]:
+    """End at most `limit` messages whose time to live is over, as their queue says.
+
+    Returns the new dead letters, and how many were discarded. For a write transaction.
+    """
+    rows = fetch_all(connection, EXPIRED, now=now, limit=limit)
+    buried = [
+        Released(queue=queue, message_id=id, state="dead_lettered", delivery_count=deliveries)
+        for id, queue, deliveries, dead_letter in rows
+        if dead_letter
+    ]
+    discarded = [id for id, _, _, dead_letter in rows if not dead_letter]
+    if buried:
+        ids = json.dumps([message.message_id for message in buried])
+        execute(connection, BURY_EXPIRED, ids=ids, now=now)
+    if discarded:
+        execute(connection, DISCARD_EXPIRED, ids=json.dumps(discarded))
+    return buried, len(discarded)
+
+
+# Two seeks per queue and one for the times to live. A read: an idle reaper takes no write lock.
 NEXT_EVENT = Statement(
     "next_event",
     """
@@ -96,12 +147,15 @@ NEXT_EVENT = Statement(
                  WHERE queue = name AND state = 'locked') AS at FROM mqlite_queues
         UNION ALL
         SELECT (SELECT min(visible_at) FROM mqlite_messages
-                 WHERE queue = name AND state = 'scheduled') FROM mqlite_queues)
+                 WHERE queue = name AND state = 'scheduled') FROM mqlite_queues
+        UNION ALL
+        SELECT (SELECT min(expires_at) FROM mqlite_messages
+                 WHERE expires_at > 0 AND state IN ('active', 'deferred', 'scheduled')))
     """,
 )
 
 
 def next_event(connection: Connection) -> int | None:
-    """When the next lease runs out or schedule falls due; None if there is nothing to wait for."""
+    """When the next lease runs out, schedule falls due or time to live ends; None for nothing."""
     row = fetch_one(connection, NEXT_EVENT)
     return row[0] if row else None

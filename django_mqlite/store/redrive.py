@@ -1,33 +1,96 @@
-"""Dead letters go back to work, or for good."""
+"""Dead letters go back to work."""
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from .statement import Connection, Statement, execute, fetch_all
+from .statement import Connection, Statement, execute, fetch_all, fetch_one
+
+
+class Due(NamedTuple):
+    """A dead letter and how many milliseconds from now it may be delivered again."""
+
+    id: int
+    delay_ms: int
+
 
 # In place: the message keeps its id and with it its age and its place in its line, where
-# mqlite_line_return lets it in. `errors` stays, so that the history is still to be read.
+# mqlite_line_return lets it in. `errors` stays, so that the history is still to be read; the time
+# to live does not come back, because who redrives wants the message handled.
 REDRIVE = Statement(
     "redrive",
     """
     UPDATE mqlite_messages
-       SET state = 'active', blocked = line IS NOT NULL,
-           delivery_count = 0, visible_at = %(now)s, expires_at = 0, finished_at = 0,
+       SET state = CASE WHEN due.delay > 0 THEN 'scheduled' ELSE 'active' END,
+           blocked = line IS NOT NULL,
+           delivery_count = 0, visible_at = %(now)s + due.delay, expires_at = 0, finished_at = 0,
            dead_letter_reason = NULL, dead_letter_description = NULL
-     WHERE id IN (SELECT m.id
-                    FROM json_each(%(ids)s) AS wanted
-                    JOIN mqlite_messages AS m ON m.id = wanted.value
-                   WHERE m.state = 'dead_lettered')
+      FROM (SELECT m.id AS dead, json_extract(wanted.value, '$[1]') AS delay
+              FROM json_each(%(dues)s) AS wanted
+              JOIN mqlite_messages AS m ON m.id = json_extract(wanted.value, '$[0]')
+             WHERE m.state = 'dead_lettered') AS due
+     WHERE id = due.dead
     """,
 )
 
 
-def redrive(connection: Connection, ids: Sequence[int], *, now: int) -> int:
-    """Make these dead letters active again, deliveries counted from 0; how many there were.
+def redrive(connection: Connection, dues: Sequence[Due], *, now: int) -> int:
+    """Make these dead letters active again, deliveries counted from 0; how many there were."""
+    return execute(connection, REDRIVE, dues=json.dumps(dues), now=now)
 
-    The time to live does not come back: who redrives wants the message handled.
+
+# Into another queue: new rows under its rules, at the end of its lines.
+COPY_DEAD_LETTERS = Statement(
+    "copy_dead_letters",
     """
-    return execute(connection, REDRIVE, ids=json.dumps(list(ids)), now=now)
+    INSERT INTO mqlite_messages (
+        queue, state, priority, line, blocked, visible_at, enqueued_at, max_delivery_count,
+        message_id, correlation_id, reply_to, group_id, subject, content_type, properties, body,
+        errors)
+    SELECT q.name,
+           CASE WHEN json_extract(wanted.value, '$[1]') > 0 THEN 'scheduled' ELSE 'active' END,
+           CASE q.ordering_mode WHEN 'strict_fifo' THEN 0 ELSE m.priority END,
+           CASE q.ordering_mode WHEN 'strict_fifo' THEN '' ELSE m.group_id END,
+           q.ordering_mode = 'strict_fifo' OR m.group_id IS NOT NULL,
+           %(now)s + json_extract(wanted.value, '$[1]'), %(now)s, m.max_delivery_count,
+           m.message_id, m.correlation_id, m.reply_to, m.group_id, m.subject, m.content_type,
+           m.properties, m.body, m.errors
+      FROM json_each(%(dues)s) AS wanted
+      JOIN mqlite_messages AS m ON m.id = json_extract(wanted.value, '$[0]')
+      JOIN mqlite_queues AS q ON q.name = %(queue)s
+     WHERE m.state = 'dead_lettered'
+     ORDER BY m.id
+    """,
+)
+
+UNGROUPED_DEAD_LETTER = Statement(
+    "ungrouped_dead_letter",
+    """
+    SELECT m.id
+      FROM json_each(%(dues)s) AS wanted
+      JOIN mqlite_messages AS m ON m.id = json_extract(wanted.value, '$[0]')
+      JOIN mqlite_queues AS q ON q.name = %(queue)s
+     WHERE m.state = 'dead_lettered' AND m.group_id IS NULL AND q.ordering_mode = 'group_fifo'
+     LIMIT 1
+    """,
+)
+
+
+def ungrouped_dead_letter(connection: Connection, dues: Sequence[Due], queue: str) -> int | None:
+    """One of these that the queue could not take, because it wants a group."""
+    row = fetch_one(connection, UNGROUPED_DEAD_LETTER, dues=json.dumps(dues), queue=queue)
+    return row[0] if row else None
+
+
+def redrive_into(connection: Connection, dues: Sequence[Due], queue: str, *, now: int) -> int:
+    """Move these dead letters to `queue` under new ids; how many there were.
+
+    Deduplication is not asked: a redrive is meant.
+    """
+    encoded = json.dumps(dues)
+    count = execute(connection, COPY_DEAD_LETTERS, dues=encoded, queue=queue, now=now)
+    purge(connection, [due.id for due in dues])
+    return count
 
 
 PURGE = Statement(

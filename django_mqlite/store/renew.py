@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..types import Lease
-from .settle import encode_leases
+from .leases import encode_leases
 from .statement import Connection, Statement, fetch_all
 
 # max(): a renewal never shortens a lease that was granted for longer.
@@ -20,15 +20,15 @@ RENEW = Statement(
                    WHERE m.lock_token = json_extract(lease.value, '$[1]')
                      AND m.queue = json_extract(lease.value, '$[2]')
                      AND m.state = 'locked' AND m.locked_until > %(now)s)
-    RETURNING id, locked_until
+    RETURNING lock_token, locked_until
     """,
 )
 
 
 def renew(
     connection: Connection, leases: Sequence[Lease], *, now: int, lock_duration: int | None
-) -> dict[int, int]:
-    """Count the leases afresh from `now`; the new deadline by id. Who is missing has lost it.
+) -> dict[str, int]:
+    """Count the leases afresh from `now`; the new deadline by token. Who is missing is lost.
 
     An expired lease is never revived, even where nobody has claimed the message since.
     """

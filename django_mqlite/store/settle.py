@@ -1,16 +1,19 @@
-"""A lease ends: complete, abandon, reject.
+"""A lease ends: complete, abandon, reject, defer.
 
 Every statement is fenced by the whole lease and by time: queue, id, token, `state = 'locked'`
 and `locked_until > now`. A lease that ran out is over whether or not the reaper has been there.
-Zero rows is an answer: the lease is lost.
+Zero rows is an answer: the lease is lost, unless a receipt shows that this very request has been
+carried out before.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..backoff import backoff_ms
 from ..types import Lease
+from .leases import encode_leases
+from .receipt import replayed, write_receipts
 from .statement import Connection, Statement, fetch_all, fetch_one
 
 MAX_ERRORS = 20
@@ -19,16 +22,12 @@ MAX_ERRORS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """What became of an abandoned or rejected message."""
+    """What became of a message that was not completed; nothing new if the request is a repeat."""
 
-    state: str
-    visible_at: int
-    dead_letter_reason: str | None
-
-
-def encode_leases(leases: Iterable[Lease]) -> str:
-    """The JSON array of [id, token, queue] that the batch statements read with json_each."""
-    return json.dumps([(lease.message_id, lease.lock_token, lease.queue) for lease in leases])
+    state: str = ""
+    visible_at: int = 0
+    dead_letter_reason: str | None = None
+    replayed: bool = False
 
 
 # A batch of one is how a single message is completed: one statement to prove, one plan to pin.
@@ -67,16 +66,33 @@ RETAIN = Statement(
 )
 
 
-def complete(connection: Connection, leases: Sequence[Lease], *, now: int) -> set[int]:
-    """Delete the messages, or keep them where their queue says so; the ids it held for.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """The leases that were completed now, and those that had been by the same request."""
 
-    The others' leases are lost; a stale one never stops the rest.
+    now: frozenset[Lease] = frozenset()
+    before: frozenset[Lease] = frozenset()
+
+
+def complete(connection: Connection, leases: Sequence[Lease], *, now: int) -> Completed:
+    """Delete the messages, or keep them where their queue says so, and write their receipts.
+
+    Leases in neither set are lost; a stale one never stops the rest.
     """
-    encoded = encode_leases(leases)
+    # Rows come back by id, so two leases of one message must not be asked about in one breath.
+    batch = list({lease.message_id: lease for lease in leases}.values())
+    rivals = [lease for lease in leases if lease not in batch]
+    encoded = encode_leases(batch)
     done = {id for (id,) in fetch_all(connection, COMPLETE, leases=encoded, now=now)}
-    if len(done) < len(leases):
+    if len(done) < len(batch):
         done |= {id for (id,) in fetch_all(connection, RETAIN, leases=encoded, now=now)}
-    return done
+    settled = [lease for lease in batch if lease.message_id in done]
+    if settled:
+        write_receipts(connection, settled, "complete", "", now=now)
+    missed = [lease for lease in batch if lease.message_id not in done]
+    before = replayed(connection, missed, "complete", "", now=now) if missed else frozenset()
+    rest = complete(connection, rivals, now=now) if rivals else Completed()
+    return Completed(now=rest.now.union(settled), before=rest.before | before)
 
 
 BACKOFF = Statement(
@@ -136,18 +152,16 @@ def abandon(
     `delay` None means the queue's backoff, spread by `chance` in [0, 1). `error` is a JSON object
     to remember. None if the lease is lost.
     """
-    if delay is None:
-        delay = _backoff(connection, lease, chance)
     row = fetch_one(
         connection,
         ABANDON,
         now=now,
-        delay=delay,
+        delay=_backoff(connection, lease, chance) if delay is None else delay,
         error=error,
         max_errors=MAX_ERRORS,
         **_fence(lease),
     )
-    return _ending(row)
+    return _ending(connection, lease, row, "abandon", json.dumps(delay), now=now)
 
 
 def _backoff(connection: Connection, lease: Lease, chance: float) -> int:
@@ -196,15 +210,45 @@ def reject(
         max_errors=MAX_ERRORS,
         **_fence(lease),
     )
-    return _ending(row)
+    arguments = json.dumps([reason, description])
+    return _ending(connection, lease, row, "reject", arguments, now=now)
+
+
+DEFER = Statement(
+    "defer",
+    """
+    UPDATE mqlite_messages
+       SET state = 'deferred',
+           lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0
+     WHERE id = %(id)s AND queue = %(queue)s AND lock_token = %(lock_token)s
+       AND state = 'locked' AND locked_until > %(now)s
+    RETURNING state, visible_at, dead_letter_reason
+    """,
+)
+
+
+def defer(connection: Connection, lease: Lease, *, now: int) -> Ending | None:
+    """Set the message aside until it is claimed by its id; None if the lease is lost."""
+    row = fetch_one(connection, DEFER, now=now, **_fence(lease))
+    return _ending(connection, lease, row, "defer", "", now=now)
 
 
 def _fence(lease: Lease) -> dict[str, object]:
     return {"id": lease.message_id, "queue": lease.queue, "lock_token": lease.lock_token}
 
 
-def _ending(row: tuple[str, int, str | None] | None) -> Ending | None:
+def _ending(
+    connection: Connection,
+    lease: Lease,
+    row: tuple[str, int, str | None] | None,
+    verb: str,
+    arguments: str,
+    *,
+    now: int,
+) -> Ending | None:
     if row is None:
-        return None
+        before = replayed(connection, [lease], verb, arguments, now=now)
+        return Ending(replayed=True) if before else None
+    write_receipts(connection, [lease], verb, arguments, now=now)
     state, visible_at, reason = row
     return Ending(state=state, visible_at=visible_at, dead_letter_reason=reason)

@@ -2,6 +2,9 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.db import Error
 
 from ..handlers import Handler
 from .consumer import Consumer
@@ -16,11 +19,18 @@ from .wakeup import Wakeup
 logger = logging.getLogger("django_mqlite.worker")
 
 
-def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Stop) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a worker process came to its end: how many handlers still run, and what it died of."""
+
+    running: int = 0
+    error: Error | None = None
+
+
+def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Stop) -> Ended:
     """Work until asked to stop, to the quota, or in a burst until idle.
 
-    Whether every handler came to its end; if not, their messages have been given back and their
-    threads still run.
+    Handlers that still run in the end have had their time; their messages have been given back.
     """
     wakeup = Wakeup(options.using)
     stop.on_request(wakeup.notify)
@@ -31,8 +41,14 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Sto
     reaper = Reaper(options.using) if options.reaper else None
     consumer = Consumer(options, pool=pool, wakeup=wakeup, stop=stop, reaper=reaper)
     logger.info("worker %s serves %s", options.name, ", ".join(options.queues))
-    clean = consumer.run()
-    keeper.stop()
-    pool.close()
+    error = None
+    try:
+        consumer.run()
+    except Error as caught:
+        error = caught
+    finally:
+        keeper.stop()
+        pool.close()
+        wakeup.close()
     logger.info("worker %s stops after %d messages", options.name, consumer.claimed)
-    return clean
+    return Ended(running=len(pool.running), error=error)

@@ -6,8 +6,9 @@ import time
 from django.db import Error
 
 from ..deliveries import Settlement
+from ..exceptions import QueueNotFound
 from ..models import Message
-from ..types import Abandonment
+from ..types import Abandonment, Completion, State
 from .executor import Finished
 from .faults import Faults
 from .options import WorkerOptions
@@ -50,15 +51,17 @@ class Consumer:
         self._deadline = 0.0
         self._messages = Message.objects.db_manager(options.using)
 
-    def run(self) -> bool:
-        """Work until asked to stop, then drain; whether every handler came to its end."""
+    def run(self) -> None:
+        """Work until asked to stop, then drain; give back what still runs when its time is over.
+
+        Raises what the database failed with when there is no more hope.
+        """
         while not self._done:
             self._wakeup.wait(self.poll())
         while self._open and (left := self._grace()) > 0:
             self._wakeup.wait(min(left, self.poll(claim=False)))
-        if self._pool.running:
+        if self._open:
             self._give_back_running()
-        return not self._pool.running
 
     @property
     def _open(self) -> bool:
@@ -91,6 +94,8 @@ class Consumer:
             queues = self._promising() if claim else []
             if self._unsettled or queues:
                 self._exchange(queues)
+        except QueueNotFound:
+            return 0  # deleted between the look and the claim; the next look does not find it
         except Error as error:
             return self._faults.failed(error)
         self._faults.cleared()
@@ -106,7 +111,10 @@ class Consumer:
         if version != self._version:
             self._version = version
             self._look = True
-            self._reap_at = min(self._reap_at, time.monotonic() + REAP_SOON)
+            self._reap_soon()
+
+    def _reap_soon(self) -> None:
+        self._reap_at = min(self._reap_at, time.monotonic() + REAP_SOON)
 
     def _reap(self) -> None:
         if self._reaper is not None and time.monotonic() >= self._reap_at:
@@ -115,9 +123,11 @@ class Consumer:
 
     def _collect(self) -> None:
         """A settlement that could not be written yet is kept and tried again."""
-        self._unsettled += [
-            _settlement(finished) for finished in self._pool.take_finished() if not finished.settled
-        ]
+        for finished in self._pool.take_finished():
+            if not finished.settled:
+                self._unsettled.append(_settlement(finished))
+            elif finished.error is not None:
+                _tell_failed_afterwards(finished.message, finished.error)
 
     def _promising(self) -> list[str]:
         """The served queues worth a claim, in their order; none while nothing has changed."""
@@ -140,6 +150,8 @@ class Consumer:
         for settlement, kept in zip(self._unsettled, held, strict=True):
             if not kept:
                 _warn_lost(settlement.message)
+            elif settlement.outcome != Completion():
+                self._reap_soon()  # it may come back sooner than anything the reaper waits for
         self._unsettled = []
         self._look = True  # a settled head may have let the next of its group pass
         self.claimed += len(messages)
@@ -155,7 +167,8 @@ class Consumer:
                 outcome=Abandonment(delay_ms=0),
                 error="the worker was stopped before the handler had ended",
             )
-            for message in self._pool.running.values()
+            for message in self._pool.running
+            if message.state == State.LOCKED
         ]
         self._exchange([])
 
@@ -171,5 +184,15 @@ def _warn_lost(message: Message) -> None:
         "the lease of message #%s of %s was lost while its handler ran; its outcome is not written",
         message.pk,
         message.queue,
+        extra={"queue": message.queue, "message_id": message.pk},
+    )
+
+
+def _tell_failed_afterwards(message: Message, error: BaseException) -> None:
+    logger.error(
+        "the handler of message #%s of %s failed after the message had been settled; it stays so",
+        message.pk,
+        message.queue,
+        exc_info=error,
         extra={"queue": message.queue, "message_id": message.pk},
     )

@@ -1,15 +1,21 @@
 """One message, one handler, one thread: run it and say how it ended."""
 
 import inspect
-from collections.abc import Mapping
+import logging
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.db import connections, reset_queries, transaction
 
 from ..handlers import Handler
 from ..models import Message
+from ..transactions import write_transaction
 from ..types import State
+
+logger = logging.getLogger("django_mqlite.worker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,32 +54,57 @@ class Executor:
         return Finished(message=message, error=None)
 
     def _run_atomic(self, handler: Handler, message: Message) -> None:
+        committed: list[bool] = []
         try:
-            with transaction.atomic(using=self.using):
+            with write_transaction(self.using):
+                # The first hook of the transaction: one of the handler's that raises comes later.
+                transaction.on_commit(partial(committed.append, True), using=self.using)
                 call(handler, message)
                 if message.state == State.LOCKED:
                     message.complete()
         except BaseException:
-            message.state = State.LOCKED  # rolled back, with the completion if it came so far
+            if not committed:
+                message.state = State.LOCKED  # rolled back, with the completion if it came so far
             raise
 
 
 def call(handler: Handler, message: Message) -> None:
-    """Call the function, to its end if it is a coroutine function."""
-    if inspect.iscoroutinefunction(handler.function):
-        async_to_sync(handler.function)(message)
-    else:
-        handler.function(message)
+    """Call the function; what it returns is awaited if it can be, to its end."""
+    result = handler.function(message)
+    if inspect.isawaitable(result):
+        async_to_sync(_wait_for)(result)
+
+
+async def _wait_for(result: Awaitable[object]) -> None:
+    await result
 
 
 def tidy_connections() -> None:
     """Leave no connection behind that the next message could not use.
 
     SQLite connections do not go stale, and reopening one for each message costs more than the
-    message: they are closed after an error only. The others follow Django's rule.
+    message: they are closed after an error only. The others follow Django's rule. Never raises: the
+    thread would be lost, and its message renewed for ever.
     """
     for connection in connections.all(initialized_only=True):
-        if connection.vendor != "sqlite":
-            connection.close_if_unusable_or_obsolete()
-        elif connection.errors_occurred or connection.in_atomic_block:
-            connection.close()
+        try:
+            _tidy(connection)
+        except Exception:
+            logger.exception("a connection to database %r is given up", connection.alias)
+            del connections[connection.alias]
+
+
+def _tidy(connection: Any) -> None:
+    if connection.in_atomic_block:
+        connection.close()
+        del connections[connection.alias]  # closed inside a block it would never open again
+    elif connection.vendor != "sqlite":
+        connection.close_if_unusable_or_obsolete()
+    elif connection.errors_occurred or _left_open(connection):
+        connection.close()
+
+
+def _left_open(connection: Any) -> bool:
+    """Whether the handler has turned autocommit off, so that nothing more would be committed."""
+    is_open = connection.connection is not None
+    return is_open and connection.autocommit != connection.settings_dict["AUTOCOMMIT"]

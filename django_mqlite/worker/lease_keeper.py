@@ -1,20 +1,24 @@
 """Leases of running handlers are renewed at a third of their length."""
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from threading import Thread
 
 from django.db import Error, connections
 
 from .. import clock
+from ..fields import EPOCH
 from ..models import Message
+from ..types import State
 from .faults import advice
 from .pool import Pool
 from .stop import Stop
 
 logger = logging.getLogger("django_mqlite.worker")
 
-LONGEST_REST = 1.0
+LONGEST_REST = 0.1
+"""Seconds until a new message is noticed: a third of the shortest lease that can be kept."""
+
 SHORTEST_REST = 0.01
 
 
@@ -25,7 +29,9 @@ class LeaseKeeper:
         self._using = using
         self._pool = pool
         self._ended = Stop()
-        self._lost: set[tuple[int, str | None]] = set()
+        self._lost: set[str | None] = set()
+        self._renewed: dict[str | None, datetime] = {}
+        self._failing = False
         self._thread = Thread(target=self._run, name="mqlite-lease-keeper", daemon=True)
 
     def start(self) -> None:
@@ -43,32 +49,50 @@ class LeaseKeeper:
 
     def poll(self) -> float:
         """Renew what has used up a third of its lease, all in one statement; how long to rest."""
+        self._forget_ended()
         try:
-            self._renew([m for m in self._held() if _renew_in(m) <= 0])
+            self._renew([message for message in self._held() if self._renew_in(message) <= 0])
         except Error as error:
-            logger.error("leases were not renewed: %s (%s); trying on", error, advice(error))
-            return SHORTEST_REST * 10
-        rests = [_renew_in(message) for message in self._held()]
+            if not self._failing:
+                logger.error("leases were not renewed: %s (%s); trying on", error, advice(error))
+            self._failing = True
+            return LONGEST_REST
+        self._failing = False
+        rests = [self._renew_in(message) for message in self._held()]
         return max(SHORTEST_REST, min([LONGEST_REST, *rests]))
 
+    def _forget_ended(self) -> None:
+        running = {message.lock_token for message in self._pool.running}
+        self._lost &= running
+        self._renewed = {token: at for token, at in self._renewed.items() if token in running}
+
     def _held(self) -> list[Message]:
-        running = list(self._pool.running.values())
         return [
-            message for message in running if (message.pk, message.lock_token) not in self._lost
+            message
+            for message in self._pool.running
+            if message.state == State.LOCKED and message.lock_token not in self._lost
         ]
+
+    def _renew_in(self, message: Message) -> float:
+        """Seconds until a third of the lease has passed."""
+        since = self._renewed.get(message.lock_token, message.locked_at)
+        third: timedelta = (message.locked_until - since) / 3
+        left: timedelta = since + third - _now()
+        return left.total_seconds()
 
     def _renew(self, due: list[Message]) -> None:
         if not due:
             return
         kept = Message.objects.db_manager(self._using).renew_many(due)
+        now = _now()
         for message, held in zip(due, kept, strict=True):
             if held:
-                message.locked_at = _now()
-            else:
+                self._renewed[message.lock_token] = now
+            elif message.state == State.LOCKED:  # or it has been settled in the meantime
                 self._lose(message)
 
     def _lose(self, message: Message) -> None:
-        self._lost.add((message.pk, message.lock_token))
+        self._lost.add(message.lock_token)
         logger.warning(
             "the lease of message #%s of %s is lost; the outcome of its handler will not count",
             message.pk,
@@ -78,11 +102,4 @@ class LeaseKeeper:
 
 
 def _now() -> datetime:
-    return datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
-
-
-def _renew_in(message: Message) -> float:
-    """Seconds until a third of the lease has passed."""
-    third: timedelta = (message.locked_until - message.locked_at) / 3
-    left: timedelta = message.locked_at + third - _now()
-    return left.total_seconds()
+    return EPOCH + timedelta(milliseconds=clock.now_ms())

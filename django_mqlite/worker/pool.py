@@ -21,23 +21,32 @@ class Pool:
     def __init__(
         self, run: Callable[[Message], Finished], *, threads: int, on_finished: Callable[[], None]
     ) -> None:
-        self.threads = threads
-        self.running: dict[int, Message] = {}
         self._run = run
         self._on_finished = on_finished
         self._waiting: SimpleQueue[Message | None] = SimpleQueue()
         self._finished: deque[Finished] = deque()
-        for number in range(threads):
-            Thread(target=self._work, name=f"mqlite-handler-{number}", daemon=True).start()
+        # By identity: a delivery whose lease was lost may still run when its message comes again.
+        self._running: dict[int, Message] = {}
+        self._threads = [
+            Thread(target=self._work, name=f"mqlite-handler-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def running(self) -> list[Message]:
+        """The messages that have a thread; those that have ended too, until they are taken."""
+        return list(self._running.values())
 
     @property
     def free(self) -> int:
         """How many more messages could start at once."""
-        return self.threads - len(self.running)
+        return len(self._threads) - len(self._running)
 
     def start(self, message: Message) -> None:
         """Run the message's handler in a free thread."""
-        self.running[message.pk] = message
+        self._running[id(message)] = message
         self._waiting.put(message)
 
     def take_finished(self) -> list[Finished]:
@@ -45,14 +54,17 @@ class Pool:
         taken = []
         while self._finished:
             finished = self._finished.popleft()
-            self.running.pop(finished.message.pk)
+            del self._running[id(finished.message)]
             taken.append(finished)
         return taken
 
     def close(self) -> None:
-        """Let the idle threads end and close their connections."""
-        for _ in range(self.threads):
+        """Let the idle threads end and close their connections; those at work are left alone."""
+        for _ in self._threads:
             self._waiting.put(None)
+        if not self._running:
+            for thread in self._threads:
+                thread.join()
 
     def _work(self) -> None:
         while (message := self._waiting.get()) is not None:

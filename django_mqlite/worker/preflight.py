@@ -1,12 +1,13 @@
 """What must be true before a worker starts; better said at the start than in the middle."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from django.db import Error
+from django.db import Error, connections
 
-from ..exceptions import QueueNotFound
+from ..exceptions import QueueNotFound, SchemaVersionMismatch
 from ..handlers import Handler
 from ..models import Queue
+from ..schema import check_schema
 from ..transactions import write_transaction
 from .faults import advice
 
@@ -18,9 +19,11 @@ class NotReady(Exception):
 def check_writable(using: str) -> None:
     """Be admitted as the writer once: a read-only or locked database is told at the start."""
     try:
-        Queue.objects.db_manager(using).exists()
+        check_schema(connections[using])
         with write_transaction(using):
             pass
+    except SchemaVersionMismatch as error:
+        raise NotReady(str(error)) from error
     except Error as error:
         raise NotReady(f"Database {using!r} cannot be used: {error}; {advice(error)}.") from error
 
@@ -30,10 +33,12 @@ def served_queues(
 ) -> tuple[str, ...]:
     """The queues to serve, in order: those named, or all that have a handler.
 
+    `*` among the names stands for all that have a handler and are not named.
+
     Raises NotReady for a queue that is not there or that nothing would handle.
     """
     known = set(Queue.objects.db_manager(using).values_list("name", flat=True))
-    queues = tuple(queue for queue in wanted or sorted(handlers) if queue not in excluded)
+    queues = tuple(queue for queue in _all_wanted(handlers, wanted) if queue not in excluded)
     for queue in [*queues, *excluded]:
         if queue not in known:
             raise NotReady(str(QueueNotFound(queue, known)))
@@ -49,3 +54,11 @@ def served_queues(
             "Write one with @handler('queue') in the `handlers` module of an installed app."
         )
     return queues
+
+
+def _all_wanted(handlers: Mapping[str, Handler], wanted: Sequence[str]) -> Iterator[str]:
+    for queue in wanted or ["*"]:
+        if queue == "*":
+            yield from sorted(set(handlers) - set(wanted))
+        else:
+            yield queue

@@ -1,14 +1,20 @@
 """The reaper: looks when the next thing is due, sweeps, rests."""
 
+import time
+from collections.abc import Mapping
+
 from django.db import Error
 
 from ..maintenance import next_event_in
 from .faults import Faults
 from .stop import Stop
-from .sweeps import BATCH, run_round
+from .sweeps import BATCH, HOUSEKEEPING, URGENT, Sweep, run_round
 
 LONGEST_REST = 1.0
 """Seconds: a step of the clock is noticed so soon."""
+
+HOUSEKEEPING_EVERY = 10.0
+"""Seconds between two rounds of what only takes up space."""
 
 LONE_REST = 0.1
 """Seconds: without a doorbell, a new schedule is noticed so soon."""
@@ -19,15 +25,23 @@ class Reaper:
 
     def __init__(self, using: str) -> None:
         self._using = using
+        self._housekeeping_at = 0.0
 
     def poll(self) -> float:
         """Sweep one batch of what is due; how long to rest. Idle it only reads."""
         wait = next_event_in(self._using)
         if wait == 0:
-            if max(run_round(self._using).values()) == BATCH:
+            if self._is_more_after(URGENT):
                 return 0
             wait = next_event_in(self._using)
+        if time.monotonic() >= self._housekeeping_at:
+            if self._is_more_after(HOUSEKEEPING):
+                return 0
+            self._housekeeping_at = time.monotonic() + HOUSEKEEPING_EVERY
         return LONGEST_REST if wait is None else min(wait, LONGEST_REST)
+
+    def _is_more_after(self, sweeps: Mapping[str, Sweep]) -> bool:
+        return max(run_round(sweeps, self._using).values()) >= BATCH
 
     def run(self, stop: Stop) -> None:
         """Reap until asked to stop: a process of its own, beside workers that do not reap."""

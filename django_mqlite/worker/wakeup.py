@@ -36,7 +36,7 @@ class Wakeup:
 
     def notify(self) -> None:
         """End the rest now; from any thread."""
-        with contextlib.suppress(BlockingIOError):  # a full buffer wakes as well as one more byte
+        with contextlib.suppress(OSError):  # full, which wakes as well, or closed: nobody waits
             self._writer.send(b"!")
 
     def wait(self, seconds: float) -> None:

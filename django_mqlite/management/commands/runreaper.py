@@ -11,7 +11,7 @@ from django_mqlite.worker.faults import advice
 from django_mqlite.worker.preflight import NotReady, check_writable
 from django_mqlite.worker.reaper import Reaper
 from django_mqlite.worker.stop import Stop, stop_on_signals
-from django_mqlite.worker.sweeps import run_sweeps
+from django_mqlite.worker.sweeps import run_all
 
 
 class Command(BaseCommand):
@@ -28,7 +28,7 @@ class Command(BaseCommand):
             using = queue_alias()
             check_writable(using)
             if options["once"]:
-                for name, count in run_sweeps(using).items():
+                for name, count in run_all(using).items():
                     self.stdout.write(f"{name}: {count}")
             else:
                 stop = Stop()

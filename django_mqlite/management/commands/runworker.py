@@ -3,7 +3,7 @@
 import os
 import sys
 from argparse import ArgumentParser
-from typing import Any
+from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
@@ -11,7 +11,7 @@ from django.db import Error
 from django_mqlite.checks import queue_alias
 from django_mqlite.handlers import get_handlers
 from django_mqlite.management.arguments import names, positive_int, seconds
-from django_mqlite.worker.child import run_child
+from django_mqlite.worker.child import Ended, run_child
 from django_mqlite.worker.faults import advice
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.preflight import NotReady, check_writable, served_queues
@@ -62,13 +62,24 @@ class Command(BaseCommand):
             )
             stop = Stop()
             stop_on_signals(stop)
-            clean = run_child(worker, handlers, stop)
+            ended = run_child(worker, handlers, stop)
         except NotReady as error:
             raise CommandError(str(error)) from error
         except Error as error:
-            raise CommandError(f"The database failed: {error} ({advice(error)}).") from error
-        if not clean:
-            # Handlers that did not end would keep the interpreter from ending, or crash it.
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
+            raise CommandError(_failed(error)) from error
+        if ended.running:
+            self._leave(ended)
+        if ended.error:
+            raise CommandError(_failed(ended.error))
+
+    def _leave(self, ended: Ended) -> NoReturn:
+        """Handlers that did not end would keep the interpreter from ending, or crash it."""
+        if ended.error:
+            self.stderr.write(_failed(ended.error))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1 if ended.error else 0)
+
+
+def _failed(error: Error) -> str:
+    return f"The database failed: {error} ({advice(error)})."

@@ -1,0 +1,39 @@
+"""manage.py mqlite: look into the queues, redrive and purge dead letters."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django.db import connections
+
+from django_mqlite.management.inspection import SUBCOMMANDS
+from django_mqlite.management.inspection.errors import told_clearly
+from django_mqlite.management.inspection.output import Output
+
+
+class Command(BaseCommand):
+    help = "Look into the queues; redrive and purge dead letters."
+    # It must be possible to look into a project that is not in order.
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        subparsers = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
+        for name, subcommand in SUBCOMMANDS.items():
+            subparser = subparsers.add_parser(name, help=subcommand.HELP)
+            subcommand.add_arguments(subparser)
+            subparser.add_argument("--json", action="store_true", help="print JSON, for scripts")
+            subparser.add_argument(
+                "--database",
+                choices=tuple(connections),
+                help="the database of the queues; default: the one the routers name",
+            )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        output = Output(
+            stdout=self.stdout,
+            stderr=self.stderr,
+            as_json=options["json"],
+            color=not options["no_color"],
+        )
+        with told_clearly():
+            SUBCOMMANDS[options["subcommand"]].run(options, output)

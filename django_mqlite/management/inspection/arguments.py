@@ -1,0 +1,57 @@
+"""Arguments that several subcommands take."""
+
+import re
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from django_mqlite.durations import milliseconds
+from django_mqlite.types import MAX_INTEGER
+
+UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)")
+
+
+def age(text: str) -> timedelta:
+    """A length of time as people write it: 90, 90s, 15m, 1.5h, 2d, 1w."""
+    match = AGE.fullmatch(text)
+    if match is None:
+        raise ArgumentTypeError(f"{text!r} is no length of time; write 90s, 15m, 1h, 2d or 1w")
+    number, unit = match.groups()
+    value = float(number) * UNITS[unit or "s"]
+    try:
+        return timedelta(milliseconds=milliseconds(value, repr(text), least=1))
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1 that the database can hold."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    if not 1 <= int(text) <= MAX_INTEGER:
+        raise ArgumentTypeError(f"{text} is not between 1 and {MAX_INTEGER}")
+    return int(text)
+
+
+def add_selection(parser: ArgumentParser) -> None:
+    """QUEUE and which of its dead letters."""
+    parser.add_argument("queue", metavar="QUEUE")
+    parser.add_argument(
+        "--id", dest="ids", type=count, nargs="+", metavar="N", help="these, by sequence number"
+    )
+    parser.add_argument("--limit", type=count, metavar="N", help="at most so many, oldest first")
+    parser.add_argument(
+        "--older-than", type=age, metavar="AGE", help="dead for at least so long: 90s, 15m, 1h, 2d"
+    )
+
+
+def check_selection(options: Mapping[str, Any], *others: str) -> None:
+    """--id names the messages one by one, so nothing else can select."""
+    for name in ("limit", "older_than", *others):
+        if options["ids"] and options[name]:
+            option = "--" + name.replace("_", "-")
+            raise CommandError(f"--id and {option} cannot be combined: --id says exactly which.")

@@ -1,0 +1,26 @@
+"""Nothing is destroyed before a person said yes."""
+
+import sys
+
+from django.core.management.base import CommandError
+
+from .output import Output
+
+
+def must_be_askable() -> None:
+    """CommandError if there is nobody to ask; said before the work, not only if there is some."""
+    if not sys.stdin.isatty():
+        raise CommandError("There is no terminal to ask at. Pass --yes. Nothing was done.")
+
+
+def confirm(question: str, output: Output) -> None:
+    """Return if the answer is yes, CommandError if it is anything else."""
+    # To stderr, so that a redirected answer is the answer alone.
+    output.stderr.write(f"{question} [y/N] ", ending="")
+    output.stderr.flush()
+    try:
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise CommandError("Nothing was done.")

@@ -1,0 +1,79 @@
+"""Where a subcommand's answer goes: rich tables on a terminal, aligned text in a pipe, JSON."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.core.management.base import OutputWrapper
+from django.utils.timezone import localtime
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """One answer in one of three forms."""
+
+    stdout: OutputWrapper
+    stderr: OutputWrapper
+    as_json: bool = False
+    color: bool = True
+
+    def answer(self, document: Any, text: str) -> None:
+        """The document as JSON, or the text."""
+        self.stdout.write(json.dumps(document, indent=2) if self.as_json else text)
+
+    def answer_table(
+        self, document: Any, heads: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str
+    ) -> None:
+        """The document as JSON, or a table, or, without rows, the sentence `empty`."""
+        cells = [[cell(value) for value in row] for row in rows]
+        if self.as_json or not cells:
+            self.answer(document, empty)
+        elif self.stdout.isatty():
+            self.stdout.write(_rich_table(heads, cells, color=self.color))
+        else:
+            self.stdout.write(_plain_table(heads, cells))
+
+
+def cell(value: Any) -> str:
+    """A value on one line, in letters that a terminal prints and does not obey."""
+    match value:
+        case None | "":
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return f"{localtime(value):%Y-%m-%d %H:%M:%S}"
+        case _:
+            return "".join(map(_shown, str(value)))
+
+
+def iso(at: datetime | None) -> str | None:
+    """A time in JSON."""
+    return at.isoformat() if at else None
+
+
+def _shown(letter: str) -> str:
+    return letter if letter.isprintable() else ascii(letter)[1:-1]
+
+
+def _plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    table = [heads, *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)
+
+
+def _rich_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, color: bool) -> str:
+    table = Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        # Text and not str: rich would read [markup] in the user's own words.
+        table.add_row(*map(Text, row))
+    console = Console(force_terminal=True, no_color=not color)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()

@@ -1,0 +1,67 @@
+"""mqlite purge: dead letters are deleted for good."""
+
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from django_mqlite.managers import DeadLetterManager
+from django_mqlite.models import DeadLetter
+
+from .arguments import add_selection, check_selection
+from .confirm import confirm, must_be_askable
+from .output import Output
+from .selection import checked_ids
+
+HELP = "Delete dead letters of a queue for good."
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """QUEUE (--id N … | --limit N | --older-than AGE | --all) [--yes]"""
+    add_selection(parser)
+    parser.add_argument("--all", action="store_true", help="every dead letter of the queue")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run(options: Mapping[str, Any], output: Output) -> None:
+    """Count, ask, delete."""
+    _check_bounds(options)
+    if not options["yes"]:
+        must_be_askable()
+    queue = options["queue"]
+    letters = DeadLetter.objects.db_manager(options["database"])
+    done = (
+        _purge_ids(letters, options, output) if options["ids"] else _purge(letters, options, output)
+    )
+    output.answer({"queue": queue, "purged": done}, f"Purged from queue {queue}: {done}")
+
+
+def _check_bounds(options: Mapping[str, Any]) -> None:
+    check_selection(options, "all")
+    bounds = [name for name in ("ids", "limit", "older_than", "all") if options[name]]
+    if not bounds:
+        raise CommandError("Say which: --id, --limit, --older-than, or --all for every one.")
+    if options["all"] and len(bounds) > 1:
+        raise CommandError("--all means every one, so it cannot be combined with a bound.")
+
+
+def _purge_ids(letters: DeadLetterManager, options: Mapping[str, Any], output: Output) -> int:
+    ids = checked_ids(letters, options["queue"], options["ids"])
+    _confirm(len(ids), options, output)
+    return letters.purge(ids)
+
+
+def _purge(letters: DeadLetterManager, options: Mapping[str, Any], output: Output) -> int:
+    queue, older_than = options["queue"], options["older_than"]
+    count = letters.matching(queue, older_than=older_than)[: options["limit"]].count()
+    if count:
+        _confirm(count, options, output)
+        # No more than what was agreed to, whatever died meanwhile.
+        count = letters.purge_queue(queue, limit=count, older_than=older_than)
+    return count
+
+
+def _confirm(count: int, options: Mapping[str, Any], output: Output) -> None:
+    if not options["yes"]:
+        confirm(f"Delete {count} dead letter(s) of queue {options['queue']} for good?", output)

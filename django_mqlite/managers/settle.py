@@ -1,0 +1,73 @@
+"""Leases are kept and ended."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from .. import clock
+from ..deliveries import Claim, Settlement, claim_rows, settle
+from ..durations import Duration
+from ..fields import moment
+from ..store import renew
+from ..store.rows import MessageRow
+from ..transactions import write_transaction
+from ..types import Completion, Outcome
+from .base import VerbManager, lock_ms
+from .rows import from_rows
+
+if TYPE_CHECKING:
+    from ..models import Message
+
+
+class SettleVerbs(VerbManager["Message"]):
+    """Renewing and settling."""
+
+    def settle(
+        self, message: "Message", outcome: Outcome, *, error: BaseException | str | None = None
+    ) -> bool:
+        """End the delivery as `outcome` says; False if its lease is lost, nothing written."""
+        settlement = Settlement(message=message, outcome=outcome, error=error)
+        with write_transaction(self.using_alias) as connection:
+            return settle(connection, [settlement], now=clock.now_ms())[0]
+
+    def complete_many(self, messages: Sequence["Message"]) -> list[bool]:
+        """Complete all of them in one statement; for each whether its lease still held."""
+        settlements = [Settlement(message=message, outcome=Completion()) for message in messages]
+        with write_transaction(self.using_alias) as connection:
+            return settle(connection, settlements, now=clock.now_ms())
+
+    def exchange(
+        self, settlements: Sequence[Settlement], queues: Iterable[str], *, limit: int, worker: str
+    ) -> tuple[list[bool], list["Message"]]:
+        """Settle what has finished and claim up to `limit` more, in one transaction, one commit.
+
+        The queues are asked in the order given. Returns for each settlement whether its lease still
+        held, and the claimed messages.
+        """
+        rows: list[MessageRow] = []
+        with write_transaction(self.using_alias) as connection:
+            now = clock.now_ms()
+            held = settle(connection, settlements, now=now)
+            for queue in queues:
+                if len(rows) < limit:
+                    wanted = Claim(limit=limit - len(rows), worker=worker)
+                    rows += claim_rows(connection, queue, wanted, now=now)
+        return held, from_rows(self.model, self.using_alias, rows)
+
+    def renew_many(
+        self, messages: Sequence["Message"], lock_duration: Duration | None = None
+    ) -> list[bool]:
+        """Renew all their leases in one statement; for each whether it still held.
+
+        `locked_until` of the renewed ones tells the new deadline. A lease is never shortened and an
+        expired one never revived.
+        """
+        lock_duration_ms = lock_ms(lock_duration)
+        leases = [lease for message in messages if (lease := message.lease)]
+        with write_transaction(self.using_alias) as connection:
+            until = renew.renew(
+                connection, leases, now=clock.now_ms(), lock_duration=lock_duration_ms
+            )
+        for message in messages:
+            if message.lock_token in until:
+                message.locked_until = moment(until[message.lock_token])
+        return [message.lock_token in until for message in messages]

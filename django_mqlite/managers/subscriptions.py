@@ -1,0 +1,64 @@
+"""Subscribe and unsubscribe."""
+
+from typing import TYPE_CHECKING, Any
+
+from .. import clock
+from ..conf import queue_config
+from ..exceptions import NameConflict
+from ..filters import check_filter
+from ..names import checked_name
+from ..store import queues, topics
+from ..transactions import write_transaction
+from .base import VerbManager
+
+if TYPE_CHECKING:
+    from ..models import Subscription
+
+
+class SubscriptionManager(VerbManager["Subscription"]):
+    """A topic is the set of its subscriptions; each has a queue of its own name."""
+
+    def subscribe(
+        self, topic: str, subscription: str, *, filter: str = "", **options: Any
+    ) -> "Subscription":
+        """Have what is published to `topic` copied into the queue `subscription`.
+
+        `filter` is a CEL expression over the message's properties, '' for everything; `options` are
+        those of MQLITE['QUEUES'], for the queue. Subscribing again replaces the filter and nothing
+        else: options are then refused. Raises NameConflict where one of the names is taken, and
+        ValueError for a name or filter that cannot be one; nothing is left behind.
+        """
+        checked_name(topic)
+        checked_name(subscription)
+        check_filter(filter)
+        config = queue_config(options, f"subscription {subscription!r}", kind="subscription")
+        with write_transaction(self.using_alias) as connection:
+            now = clock.now_ms()
+            if self._is_new(connection, topic, subscription):
+                queues.declare_queue(connection, subscription, config, now=now)
+            elif options:
+                raise ValueError(
+                    f"subscription {subscription!r} exists: subscribing again replaces its filter "
+                    "only; configure its queue with Queue.objects.configure()"
+                )
+            topics.subscribe(connection, subscription, topic, filter, now=now)
+        return self.get(subscription=subscription)
+
+    def unsubscribe(self, subscription: str) -> bool:
+        """Delete the subscription with its queue and every message in it; False for none."""
+        with write_transaction(self.using_alias) as connection:
+            return topics.unsubscribe(connection, subscription)
+
+    def _is_new(self, connection: Any, topic: str, subscription: str) -> bool:
+        of_topic = topics.subscription_topic(connection, subscription)
+        if of_topic == topic:
+            return False
+        if of_topic is not None:
+            raise NameConflict(subscription, f"a subscription of topic {of_topic!r}")
+        if subscription == topic:
+            raise NameConflict(subscription, "the topic itself")
+        for name, may_be in ((subscription, None), (topic, "a topic")):
+            holder = topics.name_holder(connection, name)
+            if holder not in (None, may_be):
+                raise NameConflict(name, str(holder))
+        return True

@@ -1,0 +1,84 @@
+"""The duplicate-detection window: the same message sent twice is stored once."""
+
+from hashlib import sha256
+
+from ..exceptions import DuplicateConflict
+from ..types import NewMessage
+from .statement import Connection, Statement, execute, fetch_one
+
+# A key whose window is over is as good as none.
+KNOWN_KEY = Statement(
+    "known_key",
+    """
+    SELECT message, body_sha256 FROM mqlite_dedup
+     WHERE queue = %(queue)s AND key = %(key)s AND expires_at > %(now)s
+    """,
+)
+
+
+def original_of(connection: Connection, message: NewMessage, *, now: int) -> int | None:
+    """The id of the message this one repeats, or None for a new one.
+
+    Raises DuplicateConflict where the key has been used with another body. The window outlives the
+    message, so the id may be of one that is long done.
+    """
+    row = fetch_one(connection, KNOWN_KEY, queue=message.queue, key=_key(message), now=now)
+    if row is None:
+        return None
+    original, body_sha256 = row
+    if body_sha256 != _sha256(message):
+        raise DuplicateConflict(message.queue, message.message_id, original)
+    return int(original)
+
+
+REMEMBER_KEY = Statement(
+    "remember_key",
+    """
+    INSERT INTO mqlite_dedup (queue, key, body_sha256, message, expires_at)
+    SELECT name, %(key)s, %(body_sha256)s, %(id)s, %(now)s + dedup_window_ms
+      FROM mqlite_queues
+     WHERE name = %(queue)s
+    ON CONFLICT (queue, key) DO UPDATE
+       SET body_sha256 = excluded.body_sha256, message = excluded.message,
+           expires_at = excluded.expires_at
+    """,
+)
+
+
+def remember_key(connection: Connection, message: NewMessage, id: int, *, now: int) -> None:
+    """Open the window of a message that has just been stored under `id`."""
+    execute(
+        connection,
+        REMEMBER_KEY,
+        queue=message.queue,
+        key=_key(message),
+        body_sha256=_sha256(message),
+        id=id,
+        now=now,
+    )
+
+
+def _key(message: NewMessage) -> str:
+    """The prefix keeps a message id that looks like a hash apart from the hash."""
+    return f"id:{message.message_id}" if message.message_id else f"body:{_sha256(message)}"
+
+
+def _sha256(message: NewMessage) -> str:
+    return sha256(message.body).hexdigest()
+
+
+# Served by mqlite_dedup_expiry (expires_at).
+PRUNE_KEYS = Statement(
+    "prune_keys",
+    """
+    DELETE FROM mqlite_dedup
+     WHERE (queue, key) IN (SELECT queue, key FROM mqlite_dedup
+                             WHERE expires_at <= %(now)s
+                             LIMIT %(limit)s)
+    """,
+)
+
+
+def prune_keys(connection: Connection, *, now: int, limit: int) -> int:
+    """Forget at most `limit` keys whose window is over."""
+    return execute(connection, PRUNE_KEYS, now=now, limit=limit)

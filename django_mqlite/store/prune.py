@@ -1,0 +1,143 @@
+"""What is kept for a while goes when the while is over."""
+
+from typing import NamedTuple
+
+from .statement import Connection, Statement, execute, fetch_all, fetch_one
+
+# Served by mqlite_messages_completed (queue, finished_at) WHERE state = 'completed'.
+PRUNE_COMPLETED = Statement(
+    "prune_completed",
+    """
+    DELETE FROM mqlite_messages
+     WHERE id IN (SELECT m.id
+                    FROM mqlite_queues AS q
+                    JOIN mqlite_messages AS m ON m.queue = q.name
+                   WHERE m.state = 'completed'
+                     AND m.finished_at <= %(now)s - q.retain_completed_ms
+                   LIMIT %(limit)s)
+    """,
+)
+
+
+COMPLETED_TO_PRUNE = Statement(
+    "completed_to_prune",
+    """
+    SELECT EXISTS (SELECT 1
+                     FROM mqlite_queues AS q
+                     JOIN mqlite_messages AS m ON m.queue = q.name
+                    WHERE m.state = 'completed'
+                      AND m.finished_at <= %(now)s - q.retain_completed_ms)
+    """,
+)
+
+
+def completed_to_prune(connection: Connection, *, now: int) -> bool:
+    """Whether prune_completed() would find something. A read."""
+    row = fetch_one(connection, COMPLETED_TO_PRUNE, now=now)
+    return bool(row and row[0])
+
+
+def prune_completed(connection: Connection, *, now: int, limit: int) -> int:
+    """Delete at most `limit` completed messages that have been kept long enough."""
+    return execute(connection, PRUNE_COMPLETED, now=now, limit=limit)
+
+
+class Bounds(NamedTuple):
+    """What a queue says about its dead letters: 0 inherits, -1 is no bound."""
+
+    queue: str
+    max_age_ms: int
+    max_count: int
+    max_bytes: int
+
+
+DEAD_LETTER_BOUNDS = Statement(
+    "dead_letter_bounds",
+    """
+    SELECT name, dlq_max_age_ms, dlq_max_count, dlq_max_bytes
+      FROM mqlite_queues
+     WHERE EXISTS (SELECT 1 FROM mqlite_messages
+                    WHERE queue = name AND state = 'dead_lettered')
+    """,
+)
+
+
+def dead_letter_bounds(connection: Connection) -> list[Bounds]:
+    """The bounds of each queue that has dead letters."""
+    return [Bounds._make(row) for row in fetch_all(connection, DEAD_LETTER_BOUNDS)]
+
+
+# The three below are served by mqlite_messages_dead (queue, finished_at), oldest death first.
+TOO_OLD = Statement(
+    "too_old",
+    """
+    SELECT id FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'dead_lettered' AND finished_at <= %(now)s - %(max_age)s
+     ORDER BY finished_at, id
+     LIMIT %(limit)s
+    """,
+)
+
+
+def too_old(connection: Connection, queue: str, *, max_age: int, now: int, limit: int) -> list[int]:
+    """The ids of at most `limit` dead letters older than `max_age` ms."""
+    rows = fetch_all(connection, TOO_OLD, queue=queue, max_age=max_age, now=now, limit=limit)
+    return [id for (id,) in rows]
+
+
+TOO_MANY = Statement(
+    "too_many",
+    """
+    SELECT id FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'dead_lettered'
+     ORDER BY finished_at, id
+     LIMIT min(%(limit)s, max(0, (SELECT count(*) FROM mqlite_messages
+                                   WHERE queue = %(queue)s AND state = 'dead_lettered')
+                                 - %(max_count)s))
+    """,
+)
+
+
+def too_many(connection: Connection, queue: str, *, max_count: int, limit: int) -> list[int]:
+    """The ids of the oldest dead letters, at most `limit`, that are over `max_count`."""
+    rows = fetch_all(connection, TOO_MANY, queue=queue, max_count=max_count, limit=limit)
+    return [id for (id,) in rows]
+
+
+# The newest are kept as long as the sum of their bodies fits.
+TOO_LARGE = Statement(
+    "too_large",
+    """
+    SELECT id
+      FROM (SELECT id, finished_at,
+                   sum(length(body)) OVER (ORDER BY finished_at DESC, id DESC) AS kept
+              FROM mqlite_messages
+             WHERE queue = %(queue)s AND state = 'dead_lettered')
+     WHERE kept > %(max_bytes)s
+     ORDER BY finished_at, id
+     LIMIT %(limit)s
+    """,
+)
+
+
+def too_large(connection: Connection, queue: str, *, max_bytes: int, limit: int) -> list[int]:
+    """The ids of the oldest dead letters, at most `limit`, beyond `max_bytes` of bodies."""
+    rows = fetch_all(connection, TOO_LARGE, queue=queue, max_bytes=max_bytes, limit=limit)
+    return [id for (id,) in rows]
+
+
+# Served by the indexes on expires_at of the three tables.
+RECORDS_TO_FORGET = Statement(
+    "records_to_forget",
+    """
+    SELECT EXISTS (SELECT 1 FROM mqlite_settlement_receipts WHERE expires_at <= %(now)s)
+        OR EXISTS (SELECT 1 FROM mqlite_receive_attempts WHERE expires_at <= %(now)s)
+        OR EXISTS (SELECT 1 FROM mqlite_dedup WHERE expires_at <= %(now)s)
+    """,
+)
+
+
+def records_to_forget(connection: Connection, *, now: int) -> bool:
+    """Whether a receipt, an attempt or a deduplication key is over. A read."""
+    row = fetch_one(connection, RECORDS_TO_FORGET, now=now)
+    return bool(row and row[0])

@@ -1,0 +1,97 @@
+"""Topics and their subscriptions. A topic is the set of its subscriptions and stores nothing."""
+
+from typing import NamedTuple
+
+from .statement import Connection, Statement, execute, fetch_all, fetch_one
+
+
+class Route(NamedTuple):
+    """A subscription, which is also its queue's name, and its filter; '' lets everything in."""
+
+    subscription: str
+    filter: str
+
+
+# Served by mqlite_subscriptions_topic (topic).
+ROUTES = Statement(
+    "routes",
+    """
+    SELECT subscription, filter FROM mqlite_subscriptions
+     WHERE topic = %(topic)s
+     ORDER BY subscription
+    """,
+)
+
+
+def routes(connection: Connection, topic: str) -> list[Route]:
+    """The subscriptions of the topic; none means there is no such topic."""
+    return [Route._make(row) for row in fetch_all(connection, ROUTES, topic=topic)]
+
+
+TOPIC_NAMES = Statement(
+    "topic_names", "SELECT DISTINCT topic FROM mqlite_subscriptions ORDER BY topic"
+)
+
+
+def topic_names(connection: Connection) -> list[str]:
+    """The names of all topics, sorted."""
+    return [topic for (topic,) in fetch_all(connection, TOPIC_NAMES)]
+
+
+# Queues, subscriptions and topics share one namespace.
+NAME_HOLDER = Statement(
+    "name_holder",
+    """
+    SELECT CASE kind WHEN 'queue' THEN 'a queue' ELSE 'a subscription' END
+      FROM mqlite_queues WHERE name = %(name)s
+     UNION ALL
+    SELECT 'a topic' FROM mqlite_subscriptions WHERE topic = %(name)s
+     LIMIT 1
+    """,
+)
+
+
+def name_holder(connection: Connection, name: str) -> str | None:
+    """What the name stands for, in words; None if it is free."""
+    row = fetch_one(connection, NAME_HOLDER, name=name)
+    return row[0] if row else None
+
+
+SUBSCRIPTION_TOPIC = Statement(
+    "subscription_topic",
+    "SELECT topic FROM mqlite_subscriptions WHERE subscription = %(subscription)s",
+)
+
+
+def subscription_topic(connection: Connection, subscription: str) -> str | None:
+    """The topic the subscription is of; None if there is no such subscription."""
+    row = fetch_one(connection, SUBSCRIPTION_TOPIC, subscription=subscription)
+    return row[0] if row else None
+
+
+SUBSCRIBE = Statement(
+    "subscribe",
+    """
+    INSERT INTO mqlite_subscriptions (subscription, topic, filter, created_at)
+    VALUES (%(subscription)s, %(topic)s, %(filter)s, %(now)s)
+    ON CONFLICT (subscription) DO UPDATE SET filter = excluded.filter
+    """,
+)
+
+
+def subscribe(
+    connection: Connection, subscription: str, topic: str, filter: str, *, now: int
+) -> None:
+    """Add the subscription to the topic, or replace its filter and nothing else."""
+    execute(connection, SUBSCRIBE, subscription=subscription, topic=topic, filter=filter, now=now)
+
+
+# The subscription's row goes with its queue, and so do its messages.
+DELETE_QUEUE = Statement(
+    "delete_queue", "DELETE FROM mqlite_queues WHERE name = %(name)s AND kind = 'subscription'"
+)
+
+
+def unsubscribe(connection: Connection, subscription: str) -> bool:
+    """Delete the subscription with its queue and every message in it; whether there was one."""
+    return execute(connection, DELETE_QUEUE, name=subscription) > 0
