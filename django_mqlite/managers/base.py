@@ -12,6 +12,9 @@ from ..store.queues import queue_names
 
 M = TypeVar("M", bound=models.Model)
 
+BATCH = 1_000
+"""Redrives and purges hold the write lock for so many rows at most."""
+
 
 class VerbManager(models.Manager[M]):
     """A manager whose verbs run on one database."""

@@ -18,14 +18,11 @@ from ..store import browse
 from ..store import redrive as store
 from ..transactions import write_transaction
 from ..types import State
-from .base import VerbManager, must_exist, positive
+from .base import BATCH, VerbManager, must_exist, positive
 from .rows import from_rows
 
 if TYPE_CHECKING:
     from ..models import DeadLetter
-
-BATCH = 1_000
-"""Redrives and purges hold the write lock for so many rows at most."""
 
 
 class DeadLetterManager(VerbManager["DeadLetter"]):

@@ -9,7 +9,7 @@ from ..filters import check_filter
 from ..names import checked_name
 from ..store import queues, topics
 from ..transactions import write_transaction
-from .base import VerbManager
+from .base import BATCH, VerbManager
 
 if TYPE_CHECKING:
     from ..models import Subscription
@@ -45,9 +45,24 @@ class SubscriptionManager(VerbManager["Subscription"]):
         return self.get(subscription=subscription)
 
     def unsubscribe(self, subscription: str) -> bool:
-        """Delete the subscription with its queue and every message in it; False for none."""
+        """Delete the subscription, then its queue with every message in it; False for none.
+
+        In batches, each a transaction of its own: interrupted, it leaves a queue without a
+        subscription, and can be called again.
+        """
         with write_transaction(self.using_alias) as connection:
-            return topics.unsubscribe(connection, subscription)
+            known = topics.unsubscribe(connection, subscription)
+        while self._empty(subscription) == BATCH:
+            pass
+        with write_transaction(self.using_alias) as connection:
+            topics.delete_subscription_queue(connection, subscription)
+        return known
+
+    def _empty(self, subscription: str) -> int:
+        with write_transaction(self.using_alias) as connection:
+            if topics.name_holder(connection, subscription) != "a subscription":
+                return 0
+            return topics.empty_queue(connection, subscription, limit=BATCH)
 
     def _is_new(self, connection: Any, topic: str, subscription: str) -> bool:
         of_topic = topics.subscription_topic(connection, subscription)

@@ -197,7 +197,7 @@ INDEXES = [
     CREATE INDEX mqlite_messages_message_id ON mqlite_messages (message_id)
      WHERE message_id IS NOT NULL
     """,
-    "CREATE INDEX mqlite_subscriptions_topic ON mqlite_subscriptions (topic)",
+    "CREATE INDEX mqlite_subscriptions_topic ON mqlite_subscriptions (topic, subscription)",
     "CREATE INDEX mqlite_dedup_expiry ON mqlite_dedup (expires_at)",
     "CREATE INDEX mqlite_receipts_expiry ON mqlite_settlement_receipts (expires_at)",
     "CREATE INDEX mqlite_attempts_expiry ON mqlite_receive_attempts (expires_at)",

@@ -11,7 +11,7 @@ PRUNE_COMPLETED = Statement(
     DELETE FROM mqlite_messages
      WHERE id IN (SELECT m.id
                     FROM mqlite_queues AS q
-                    JOIN mqlite_messages AS m ON m.queue = q.name
+                   CROSS JOIN mqlite_messages AS m ON m.queue = q.name
                    WHERE m.state = 'completed'
                      AND m.finished_at <= %(now)s - q.retain_completed_ms
                    LIMIT %(limit)s)
@@ -24,7 +24,7 @@ COMPLETED_TO_PRUNE = Statement(
     """
     SELECT EXISTS (SELECT 1
                      FROM mqlite_queues AS q
-                     JOIN mqlite_messages AS m ON m.queue = q.name
+                    CROSS JOIN mqlite_messages AS m ON m.queue = q.name
                     WHERE m.state = 'completed'
                       AND m.finished_at <= %(now)s - q.retain_completed_ms)
     """,

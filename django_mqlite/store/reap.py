@@ -22,6 +22,8 @@ class Released:
 
 
 # Served by mqlite_messages_locked (queue, locked_until) WHERE state = 'locked', one seek per queue.
+# CROSS JOIN keeps the queues outside: inside, the planner would walk every lease there is.
+#
 # The same rule as abandon: the delivery was counted when it was claimed, so a message whose worker
 # dies every time still reaches its bound.
 RELEASE_EXPIRED = Statement(
@@ -50,7 +52,7 @@ RELEASE_EXPIRED = Statement(
       FROM (SELECT id AS bounded,
                    coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS bound
               FROM mqlite_queues AS q
-              JOIN mqlite_messages AS e ON e.queue = q.name
+             CROSS JOIN mqlite_messages AS e ON e.queue = q.name
              WHERE e.state = 'locked' AND e.locked_until <= %(now)s
              LIMIT %(limit)s)
      WHERE m.id = bounded
@@ -68,7 +70,7 @@ def release_expired(connection: Connection, *, now: int, limit: int) -> list[Rel
     ]
 
 
-# Served by mqlite_messages_scheduled (queue, visible_at) WHERE state = 'scheduled'.
+# Served by mqlite_messages_scheduled (queue, visible_at) WHERE state = 'scheduled', like above.
 ACTIVATE_DUE = Statement(
     "activate_due",
     """
@@ -76,7 +78,7 @@ ACTIVATE_DUE = Statement(
        SET state = 'active'
      WHERE id IN (SELECT m.id
                     FROM mqlite_queues AS q
-                    JOIN mqlite_messages AS m ON m.queue = q.name
+                   CROSS JOIN mqlite_messages AS m ON m.queue = q.name
                    WHERE m.state = 'scheduled' AND m.visible_at <= %(now)s
                    LIMIT %(limit)s)
     """,

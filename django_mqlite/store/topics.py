@@ -12,7 +12,7 @@ class Route(NamedTuple):
     filter: str
 
 
-# Served by mqlite_subscriptions_topic (topic).
+# Served by mqlite_subscriptions_topic (topic, subscription).
 ROUTES = Statement(
     "routes",
     """
@@ -86,12 +86,51 @@ def subscribe(
     execute(connection, SUBSCRIBE, subscription=subscription, topic=topic, filter=filter, now=now)
 
 
-# The subscription's row goes with its queue, and so do its messages.
-DELETE_QUEUE = Statement(
-    "delete_queue", "DELETE FROM mqlite_queues WHERE name = %(name)s AND kind = 'subscription'"
+UNSUBSCRIBE = Statement(
+    "unsubscribe", "DELETE FROM mqlite_subscriptions WHERE subscription = %(subscription)s"
 )
 
 
 def unsubscribe(connection: Connection, subscription: str) -> bool:
-    """Delete the subscription with its queue and every message in it; whether there was one."""
-    return execute(connection, DELETE_QUEUE, name=subscription) > 0
+    """Stop copies from arriving; the queue stays. Whether there was such a subscription."""
+    return execute(connection, UNSUBSCRIBE, subscription=subscription) > 0
+
+
+# One branch a state, so that each finds its partial index; there is none over all states.
+EMPTY_QUEUE = Statement(
+    "empty_queue",
+    """
+    DELETE FROM mqlite_messages
+     WHERE id IN (SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'active'
+                   UNION ALL
+                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'locked'
+                   UNION ALL
+                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'scheduled'
+                   UNION ALL
+                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'deferred'
+                   UNION ALL
+                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'completed'
+                   UNION ALL
+                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s
+                                                   AND state = 'dead_lettered'
+                   LIMIT %(limit)s)
+    """,
+)
+
+
+def empty_queue(connection: Connection, queue: str, *, limit: int) -> int:
+    """Delete at most `limit` messages of the queue, whatever their state."""
+    return execute(connection, EMPTY_QUEUE, queue=queue, limit=limit)
+
+
+# The foreign key looks through all messages for ones of this queue; there is no index for that,
+# because only this asks.
+DELETE_SUBSCRIPTION_QUEUE = Statement(
+    "delete_subscription_queue",
+    "DELETE FROM mqlite_queues WHERE name = %(name)s AND kind = 'subscription'",
+)
+
+
+def delete_subscription_queue(connection: Connection, name: str) -> None:
+    """Delete the queue that a subscription has left behind."""
+    execute(connection, DELETE_SUBSCRIPTION_QUEUE, name=name)

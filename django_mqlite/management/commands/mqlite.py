@@ -1,6 +1,6 @@
 """manage.py mqlite: look into the queues, redrive and purge dead letters."""
 
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
@@ -27,6 +27,7 @@ class Command(BaseCommand):
                 choices=tuple(connections),
                 help="the database of the queues; default: the one the routers name",
             )
+            _take_django_options(subparser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         output = Output(
@@ -37,3 +38,12 @@ class Command(BaseCommand):
         )
         with told_clearly():
             SUBCOMMANDS[options["subcommand"]].run(options, output)
+
+
+def _take_django_options(subparser: ArgumentParser) -> None:
+    """Also behind the subcommand, where people write them."""
+    for option in ("--settings", "--pythonpath"):
+        subparser.add_argument(option, default=SUPPRESS, help=SUPPRESS)
+    subparser.add_argument("-v", "--verbosity", type=int, default=SUPPRESS, help=SUPPRESS)
+    for option in ("--traceback", "--no-color", "--force-color"):
+        subparser.add_argument(option, action="store_true", default=SUPPRESS, help=SUPPRESS)

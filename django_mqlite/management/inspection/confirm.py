@@ -16,7 +16,7 @@ def must_be_askable() -> None:
 def confirm(question: str, output: Output) -> None:
     """Return if the answer is yes, CommandError if it is anything else."""
     # To stderr, so that a redirected answer is the answer alone.
-    output.stderr.write(f"{question} [y/N] ", ending="")
+    output.stderr.write(f"{question} [y/N] ", style_func=str, ending="")
     output.stderr.flush()
     try:
         answer = sys.stdin.readline()

@@ -13,7 +13,8 @@ from .output import Output, iso
 
 HELP = "Count the messages of every queue by state."
 HEADS = (
-    "queue", "active", "locked", "deferred", "scheduled", "completed", "dead", "due since", "paused",
+    "queue", "active", "locked", "deferred", "scheduled", "completed", "dead",
+    "due since", "paused",
 )  # fmt: skip
 
 

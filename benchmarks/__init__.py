@@ -1,0 +1,1 @@
+"""Measurements. Timings live here and in docs/benchmarks.md, never in a test."""

@@ -1,0 +1,24 @@
+"""Django settings of the benchmarks: one file in a temporary directory, no admin."""
+
+import os
+from pathlib import Path
+from tempfile import gettempdir
+
+from django_mqlite.conf import sqlite_options
+
+DIRECTORY = Path(os.environ.get("MQLITE_BENCHMARK_DIRECTORY", gettempdir()))
+SYNCHRONOUS = os.environ.get("MQLITE_BENCHMARK_SYNCHRONOUS", "FULL")
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(DIRECTORY / "benchmark.sqlite3"),
+        "OPTIONS": sqlite_options(synchronous=SYNCHRONOUS),
+    }
+}
+INSTALLED_APPS = ["django_mqlite"]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+SECRET_KEY = "not a secret"
+SILENCED_SYSTEM_CHECKS = ["mqlite.W001"]
+USE_TZ = True
+LOGGING = {"version": 1, "loggers": {"django_mqlite": {"level": "CRITICAL"}}}
