@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import django
+from django.db import connection
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
@@ -49,9 +52,6 @@ def stopwatch() -> Iterator[Callable[[], float]]:
 
 def surroundings() -> dict[str, Any]:
     """What the figures depend on: versions, pragmas, hardware."""
-    import django
-    from django.db import connection
-
     with connection.cursor() as cursor:
         pragmas = {
             name: cursor.execute(f"PRAGMA {name}").fetchone()[0]

@@ -1,6 +1,6 @@
 """The MQLITE setting, read by one function, and the options for Django's own SQLite engine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -11,6 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from .durations import milliseconds
+from .names import checked_name
 from .types import OrderingMode, QueueConfig
 
 
@@ -34,21 +35,37 @@ def get_settings() -> Settings:
 @cache
 def _read() -> Settings:
     raw = getattr(settings, "MQLITE", {})
-    if not isinstance(raw, Mapping):
-        raise ImproperlyConfigured(f"MQLITE is a dict, not {raw!r}")
     _only_known(raw, {"QUEUES", "DATABASE", *SETTING_OPTIONS}, "MQLITE")
     values: dict[str, Any] = {}
     if "QUEUES" in raw:
-        values["queues"] = {
-            name: queue_config(options, f"MQLITE['QUEUES'][{name!r}]")
-            for name, options in raw["QUEUES"].items()
-        }
+        values["queues"] = _queues(raw["QUEUES"])
     for name, (attribute, read) in SETTING_OPTIONS.items():
         if name in raw:
             values[attribute] = read(raw[name], f"MQLITE[{name!r}]")
     if "DATABASE" in raw:
-        values["database"] = raw["DATABASE"]
+        values["database"] = _alias(raw["DATABASE"])
     return Settings(**values)
+
+
+def _queues(raw: Any) -> dict[str, QueueConfig]:
+    _only_known(raw, raw, "MQLITE['QUEUES']")
+    return {
+        _queue_name(name): queue_config(options, f"MQLITE['QUEUES'][{name!r}]")
+        for name, options in raw.items()
+    }
+
+
+def _queue_name(name: Any) -> str:
+    try:
+        return checked_name(name)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"MQLITE['QUEUES']: {error}") from error
+
+
+def _alias(value: Any) -> str | None:
+    if value is not None and not (isinstance(value, str) and value):
+        raise ImproperlyConfigured(f"MQLITE['DATABASE'] is an alias of DATABASES, not {value!r}")
+    return value
 
 
 def queue_config(options: Mapping[str, Any], where: str, *, kind: str = "queue") -> QueueConfig:
@@ -66,7 +83,9 @@ def queue_columns(options: Mapping[str, Any], where: str) -> dict[str, Any]:
     return columns
 
 
-def _only_known(raw: Mapping[str, Any], known: set[str], where: str) -> None:
+def _only_known(raw: Any, known: Iterable[str], where: str) -> None:
+    if not isinstance(raw, Mapping):
+        raise ImproperlyConfigured(f"{where} is a dict, not {raw!r}")
     for name in raw:
         if name not in known:
             near = get_close_matches(str(name), known, n=1)

@@ -1,6 +1,7 @@
 """Bodies: what the caller passes, as bytes with a content type, and back. JSON, never pickle."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 BYTES = "application/octet-stream"
@@ -17,8 +18,16 @@ def encode(data: Any) -> tuple[bytes, str]:
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data), BYTES
     if isinstance(data, str):
-        return data.encode(), TEXT
+        return encode_text(data, "data"), TEXT
     return encode_json(data, "data").encode(), JSON
+
+
+def encode_text(text: str, name: str) -> bytes:
+    """`text` as UTF-8; a ValueError that names it for lone surrogates."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} has a lone surrogate and is not text: {text!r:.100}") from error
 
 
 def encode_json(value: Any, name: str) -> str:
@@ -26,47 +35,60 @@ def encode_json(value: Any, name: str) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text.encode()
-        check_keys(value, name)
     except RecursionError as error:
         raise ValueError(f"{name} is nested too deeply for JSON") from error
     except (TypeError, ValueError) as error:
-        blame(value, name)
-        raise type_of(error)(str(error)) from error  # a bad key, or a circular reference
+        refuse(value, name)
+        raise ValueError(f"{name}: {error}") from error  # a circular reference
+    refuse_keys(value, name)
     return text
 
 
-def check_keys(value: Any, path: str) -> None:
+def places(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every value inside, with the path to it; each container once, however often it is met."""
+    waiting, seen = [(path, value)], set()
+    while waiting:
+        path, value = waiting.pop()
+        yield path, value
+        if id(value) in seen:
+            continue
+        if isinstance(value, dict):
+            seen.add(id(value))
+            waiting += [(f"{path}[{shown(key)}]", item) for key, item in value.items()]
+        elif isinstance(value, list | tuple):
+            seen.add(id(value))
+            waiting += [(f"{path}[{place}]", item) for place, item in enumerate(value)]
+
+
+def refuse_keys(value: Any, path: str) -> None:
     """json.dumps makes "1" of 1 and "null" of None: what came back would not be what went in."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f"{path} has the key {key!r}; keys in JSON are strings")
-            check_keys(item, f"{path}[{key!r}]")
-    elif isinstance(value, list | tuple):
-        for place, item in enumerate(value):
-            check_keys(item, f"{path}[{place}]")
+    for where, item in places(value, path):
+        if isinstance(item, dict):
+            for key in item:
+                if not isinstance(key, str):
+                    raise TypeError(f"{where} has the key {shown(key)}; keys in JSON are strings")
 
 
-def blame(value: Any, path: str, depth: int = 100) -> None:
-    """Raise for the innermost value that JSON does not have."""
-    if depth == 0:
-        return
-    if isinstance(value, dict):
-        for key, item in value.items():
-            blame(item, f"{path}[{key!r}]", depth - 1)
-    elif isinstance(value, list | tuple):
-        for place, item in enumerate(value):
-            blame(item, f"{path}[{place}]", depth - 1)
-    else:
+def refuse(value: Any, path: str) -> None:
+    """Raise for a key or value that JSON does not have, if there is one."""
+    refuse_keys(value, path)
+    for where, item in places(value, path):
+        leaf = dict.fromkeys(item) if isinstance(item, dict) else item
+        if isinstance(item, list | tuple):
+            continue
         try:
-            json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+            json.dumps(leaf, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
-            raise type_of(error)(f"{path} is {value!r:.100}, which JSON does not have") from error
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{where} is {shown(item)}, which JSON does not have") from error
 
 
-def type_of(error: Exception) -> type[Exception]:
-    """UnicodeEncodeError cannot be raised with a message alone."""
-    return TypeError if isinstance(error, TypeError) else ValueError
+def shown(value: object) -> str:
+    """`value` for an error's text, whatever its __repr__ does."""
+    try:
+        return repr(value)[:100]
+    except Exception:  # noqa: BLE001 - the error to tell is another one
+        return f"a {type(value).__name__}"
 
 
 def decode(body: bytes, content_type: str | None) -> Any:

@@ -18,18 +18,18 @@ LAST_VISIBLE_AT = 221_845_392_000_000
 class MessageOptions(TypedDict, total=False):
     """What enqueue() takes besides queue and data; draft() says what each means."""
 
-    delay: Duration
-    visible_at: datetime
-    ttl: Duration
+    delay: Duration | None
+    visible_at: datetime | None
+    ttl: Duration | None
     priority: int
-    max_delivery_count: int
-    message_id: str
-    correlation_id: str
-    reply_to: str
-    group_id: str
-    subject: str
-    content_type: str
-    properties: Mapping[str, str]
+    max_delivery_count: int | None
+    message_id: str | None
+    correlation_id: str | None
+    reply_to: str | None
+    group_id: str | None
+    subject: str | None
+    content_type: str | None
+    properties: Mapping[str, str] | None
 
 
 class Draft:
@@ -72,7 +72,7 @@ def draft(  # noqa: PLR0913 - the arguments are the message
     if group_id is not None and priority != 0:
         raise PriorityRefused(queue)
     return NewMessage(
-        queue=_text(queue, "queue") or "",
+        queue=_required_text(queue, "queue"),
         body=body,
         content_type=_text(content_type, "content_type") or own_type,
         delay_ms=0 if delay is None else milliseconds(delay, "delay"),
@@ -92,23 +92,18 @@ def draft(  # noqa: PLR0913 - the arguments are the message
 
 
 def _text(value: str | None, name: str) -> str | None:
-    if value is None:
-        return None
+    return None if value is None else _required_text(value, name)
+
+
+def _required_text(value: str, name: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} is a str, not {value!r}")
     if not 0 < len(value) <= MAX_TEXT:
         raise ValueError(f"{name} has 1 to {MAX_TEXT} characters, not {len(value)}")
-    _storable(value, name)
-    return value
-
-
-def _storable(value: str, name: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{name} has a lone surrogate and is not text: {value!r}") from error
+    content.encode_text(value, name)
     if "\0" in value:
         raise ValueError(f"{name} has a NUL character, which SQLite cuts text at: {value!r}")
+    return value
 
 
 def _integer(value: int, name: str, *, least: int) -> int:
@@ -131,6 +126,8 @@ def _visible_at(value: datetime) -> int:
 def _properties(value: Mapping[str, str] | None) -> str | None:
     if value is None:
         return None
+    if not isinstance(value, Mapping):
+        raise TypeError(f"properties is a mapping, not {value!r}")
     for key, item in value.items():
         if not isinstance(key, str) or not isinstance(item, str):
             raise TypeError(f"properties maps str to str, not {key!r} to {item!r}")

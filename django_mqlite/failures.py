@@ -15,7 +15,7 @@ def failure(error: BaseException | str, **facts: Any) -> str:
     of what failing code produces, and none of it may keep a message from being settled.
     """
     if isinstance(error, BaseException):
-        kind = f"{type(error).__module__}.{type(error).__qualname__}"
+        kind = storable(f"{type(error).__module__}.{type(error).__qualname__}")
         message, trace = text_of(error), _traceback_of(error)
     else:
         kind, message, trace = "", error, ""

@@ -22,10 +22,10 @@ message_deferred = Signal()
 """Set aside by its handler; claim_deferred() brings it back. Also `delivery_count`."""
 
 messages_redriven = Signal()
-"""Also `count`; `message_id` is None: one signal a batch."""
+"""Also `count`. One signal a batch: `queue` and `message_id` are None."""
 
 messages_purged = Signal()
-"""Also `count`; `message_id` is None: one signal a batch."""
+"""Also `count`. One signal a batch: `queue` and `message_id` are None."""
 
 logger = logging.getLogger("django_mqlite")
 

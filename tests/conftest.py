@@ -9,6 +9,8 @@ from hypothesis import settings
 from django_mqlite.clock import use_clock
 from tests.support.fake_clock import FakeClock
 
+pytest_plugins = ["tests.support.workers"]
+
 # Time in a test is the database's, not the example's: a deadline would only make tests flaky.
 settings.register_profile("default", deadline=None)
 settings.register_profile("thorough", deadline=None, max_examples=2_000, stateful_step_count=100)

@@ -47,7 +47,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         if ids is not None:
             found = found.filter(pk__in=list(ids))
         if older_than is not None:
-            died_before = clock.now_ms() - milliseconds(older_than, "older_than")
+            died_before = clock.now_ms() - milliseconds(older_than, "older_than", least=1)
             found = found.filter(finished_at__lte=moment(died_before))
         return found
 
@@ -127,7 +127,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
     ) -> int:
         if limit is not None:
             positive(limit, "limit")
-        age = 0 if older_than is None else milliseconds(older_than, "older_than")
+        age = 0 if older_than is None else milliseconds(older_than, "older_than", least=1)
         connection = connections[self.using_alias]
         must_exist(connection, queue)
         finished_before = clock.now_ms() - age
@@ -176,7 +176,14 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         return purged
 
     def _tell(self, signal: Any, count: int) -> None:
-        send = partial(signal.send_robust, sender=self.model, count=count, using=self.using_alias)
+        send = partial(
+            signal.send_robust,
+            sender=self.model,
+            queue=None,
+            message_id=None,
+            count=count,
+            using=self.using_alias,
+        )
         transaction.on_commit(send, using=self.using_alias, robust=True)
 
 

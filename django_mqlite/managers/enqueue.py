@@ -80,7 +80,8 @@ class EnqueueVerbs(VerbManager["Message"]):
         match is no error: []. A filter that fails counts as false and is logged. Raises
         TopicNotFound, and what enqueue() raises.
         """
-        options.setdefault("message_id", token_hex(16))
+        if options.get("message_id") is None:
+            options["message_id"] = token_hex(16)
         message = self._drafted(topic, data, options)
         news = [replace(message, queue=queue) for queue in self._routed(topic, message)]
         with write_transaction(self.using_alias) as connection:

@@ -58,6 +58,8 @@ class Consumer:
         """
         while not self._done:
             self._wakeup.wait(self.poll())
+        if self._pool.running:
+            logger.info("no more claims; %d handlers still run", len(self._pool.running))
         while self._open and (left := self._grace()) > 0:
             self._wakeup.wait(min(left, self.poll(claim=False)))
         if self._open:

@@ -7,7 +7,6 @@ from django.db import connection
 from django_mqlite import clock
 from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.store import reap as sweeps
-from django_mqlite.types import Lease
 
 
 def claim_one(queue: Queue | str, **options: Any) -> Message:
@@ -30,12 +29,6 @@ def dead_letter(queue: Queue | str, data: Any = None, **options: Any) -> DeadLet
     message = enqueue_and_claim(queue, data, **options)
     message.reject("Broken")
     return DeadLetter.objects.get(pk=message.pk)
-
-
-def lease_of(message: Message) -> Lease:
-    lease = message.lease
-    assert lease is not None
-    return lease
 
 
 def reap(limit: int = 1_000) -> list[sweeps.Released]:

@@ -50,7 +50,7 @@ def _row(message: Message) -> list[Any]:
         _short(message.subject),
         message.delivery_count,
         message.enqueued_at,
-        _short(message.body[:PREVIEW].decode(errors="replace")),
+        _short(bytes(message.body[:PREVIEW]).decode(errors="replace")),
     ]
 
 

@@ -1,0 +1,1 @@
+"""The main job under fire: `python -m example_project.demo`."""

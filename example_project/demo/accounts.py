@@ -1,0 +1,164 @@
+"""The accounting: what the customers were told against what the database holds.
+
+The two sides know nothing of each other. Orders are matched by the reference that the customer
+chose: a rolled-back order's id is given to the next order, so by ids alone a message left behind
+would seem to have an order.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .customers import ACCEPTED, DECLINED, Answer, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFact:
+    """A message at the end of the day."""
+
+    reference: str
+    order: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything there is to compare; orders are named by their reference."""
+
+    plan: Plan
+    unicorn: int
+    # What the customers say.
+    answers: Sequence[Answer]
+    surprises: Sequence[str]
+    # What the database says.
+    order_ids: Mapping[str, int]
+    reserved: set[str]
+    messages: Sequence[MessageFact]
+    handlings: Mapping[str, Sequence[str]]
+    taken_from_stock: int
+    # What happened in between: the killed worker with its leases, the dead letters with errors.
+    victim: str
+    leased_by_victim: set[str]
+    dead_letters: Mapping[str, Sequence[str]]
+    redriven: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The numbers of the table, and all that is wrong with them."""
+
+    placed: int
+    rolled_back: int
+    handled: int
+    handled_twice: int
+    dead_lettered: int
+    redriven: int
+    lost: int
+    messages_without_order: int
+    faults: Sequence[str] = field(default_factory=tuple)
+
+
+def audit(evidence: Evidence) -> Account:
+    """Count, and find every fault."""
+    accepted = _references(evidence, ACCEPTED)
+    declined = _references(evidence, DECLINED)
+    return Account(
+        placed=len(accepted),
+        rolled_back=len(declined - set(evidence.order_ids)),
+        handled=len(evidence.handlings),
+        handled_twice=sum(len(workers) > 1 for workers in evidence.handlings.values()),
+        dead_lettered=len(evidence.dead_letters),
+        redriven=evidence.redriven,
+        lost=len(_lost(evidence, accepted)),
+        messages_without_order=len(_strays(evidence)),
+        faults=[
+            *_faults_of_orders(evidence, accepted, declined),
+            *_faults_of_messages(evidence, accepted),
+            *_faults_of_dead_letters(evidence),
+            *_faults_of_recovery(evidence),
+        ],
+    )
+
+
+def _references(evidence: Evidence, status: int) -> set[str]:
+    return {answer.wish.reference for answer in evidence.answers if answer.status == status}
+
+
+def _lost(evidence: Evidence, accepted: set[str]) -> set[str]:
+    """Orders a customer was thanked for that are not there, or were not handled to the end."""
+    completed = {m.reference for m in evidence.messages if m.state == "completed"}
+    return accepted - (
+        set(evidence.order_ids) & evidence.reserved & set(evidence.handlings) & completed
+    )
+
+
+def _strays(evidence: Evidence) -> list[MessageFact]:
+    return [m for m in evidence.messages if evidence.order_ids.get(m.reference) != m.order]
+
+
+def _faults_of_orders(evidence: Evidence, accepted: set[str], declined: set[str]) -> Iterator[str]:
+    plan, orders = evidence.plan, set(evidence.order_ids)
+    yield from evidence.surprises
+    if len(accepted) != plan.orders:
+        yield f"{len(accepted)} orders were accepted instead of {plan.orders}"
+    if len(declined) != plan.declined:
+        yield f"{len(declined)} orders were declined instead of {plan.declined}"
+    if not all(answer.order and answer.message for answer in evidence.answers):
+        yield "an order was declined before anything was written: that proves nothing"
+    if lost := _lost(evidence, accepted):
+        yield f"{len(lost)} orders are lost: {_some(lost)}"
+    if left := orders & declined:
+        yield f"{len(left)} declined orders were not rolled back: {_some(left)}"
+    if unknown := orders - accepted - declined:
+        yield f"{len(unknown)} orders are nobody's: {_some(unknown)}"
+    if evidence.taken_from_stock != len(orders):
+        yield f"{evidence.taken_from_stock} articles were taken for {len(orders)} orders"
+
+
+def _faults_of_messages(evidence: Evidence, accepted: set[str]) -> Iterator[str]:
+    if strays := _strays(evidence):
+        yield f"{len(strays)} messages have no order: {_some({m.reference for m in strays})}"
+    count = Counter(m.reference for m in evidence.messages)
+    if wrong := {reference for reference in accepted if count[reference] != 1}:
+        yield f"{len(wrong)} orders have not exactly one message: {_some(wrong)}"
+    if unfinished := {m.reference for m in evidence.messages if m.state != "completed"}:
+        yield f"{len(unfinished)} messages are not completed: {_some(unfinished)}"
+
+
+def _faults_of_dead_letters(evidence: Evidence) -> Iterator[str]:
+    poisonous = {
+        answer.wish.reference
+        for answer in evidence.answers
+        if answer.status == ACCEPTED and answer.wish.article == evidence.unicorn
+    }
+    dead = evidence.dead_letters
+    if len(poisonous) != evidence.plan.poisonous:
+        yield f"{len(poisonous)} poisonous orders were placed instead of {evidence.plan.poisonous}"
+    if missing := poisonous - set(dead):
+        yield f"{len(missing)} dead letters are missing: {_some(missing)}"
+    if wrong := set(dead) - poisonous:
+        yield f"{len(wrong)} dead letters should not be: {_some(wrong)}"
+    if silent := {ref for ref, errors in dead.items() if not _names_the_cause(errors)}:
+        yield f"{len(silent)} dead letters do not say what is wrong: {_some(silent)}"
+    if evidence.redriven != len(dead):
+        yield f"{evidence.redriven} of {len(dead)} dead letters were redriven"
+
+
+def _names_the_cause(errors: Sequence[str]) -> bool:
+    return any(error.endswith(".OutOfStock") for error in errors)
+
+
+def _faults_of_recovery(evidence: Evidence) -> Iterator[str]:
+    if not evidence.leased_by_victim:
+        yield "the killed worker held no lease: its death proves nothing"
+    for reference in evidence.leased_by_victim:
+        if set(evidence.handlings.get(reference, ())) <= {evidence.victim}:
+            yield f"nobody took over from the killed worker: {reference}"
+    workers = {worker for workers in evidence.handlings.values() for worker in workers}
+    if len(workers) < 2:
+        yield "only one worker did anything"
+
+
+def _some(references: set[str]) -> str:
+    shown = sorted(references)[:3]
+    return ", ".join(shown) + (" …" if len(references) > len(shown) else "")

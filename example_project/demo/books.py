@@ -1,0 +1,106 @@
+"""What the database knows, asked through the models as any other program would."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.db.models import Sum
+
+from django_mqlite.models import DeadLetter, Message
+from django_mqlite.types import State
+from example_project.shop.models import Article, Customer, Handling, Order
+
+from .accounts import MessageFact
+from .customers import Plan, Wish
+
+UNFINISHED = [State.ACTIVE, State.LOCKED, State.SCHEDULED, State.DEFERRED]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseFact:
+    """A lease that somebody holds, and whether the work under it is done already."""
+
+    reference: str
+    worker: str
+    is_handled: bool
+
+
+def wishes_for(plan: Plan) -> list[Wish]:
+    return plan.wishes(
+        customers=list(Customer.objects.values_list("pk", flat=True)),
+        articles=list(Article.objects.exclude(pk=unicorn()).values_list("pk", flat=True)),
+        unicorn=unicorn(),
+    )
+
+
+def unicorn() -> int:
+    """The article that is out of stock, so that its orders are poisonous."""
+    return Article.objects.get(name="unicorn").pk
+
+
+def stock() -> int:
+    return Article.objects.aggregate(total=Sum("stock"))["total"]
+
+
+def handled() -> int:
+    return Handling.objects.values("order").distinct().count()
+
+
+def dead() -> int:
+    return DeadLetter.objects.count()
+
+
+def is_drained() -> bool:
+    return not Message.objects.filter(state__in=UNFINISHED).exists()
+
+
+def are_finished(references: Sequence[str]) -> bool:
+    """Whether each of these messages is completed or a dead letter."""
+    unfinished = Message.objects.filter(state__in=UNFINISHED, message_id__in=references)
+    return not unfinished.exists()
+
+
+def leases_of(pid: int) -> list[LeaseFact]:
+    """What the worker with this process id holds; a worker's name is host:pid:chance."""
+    held = Message.objects.filter(state=State.LOCKED, locked_by__contains=f":{pid}:")
+    handled = Handling.objects.filter(order__reference__in=[m.message_id for m in held])
+    references = {str(ref) for ref in handled.values_list("order__reference", flat=True)}
+    return [
+        LeaseFact(
+            reference=m.message_id or "?",
+            worker=m.locked_by or "?",
+            is_handled=m.message_id in references,
+        )
+        for m in held
+    ]
+
+
+def order_ids() -> dict[str, int]:
+    return {str(reference): pk for reference, pk in Order.objects.values_list("reference", "pk")}
+
+
+def reserved() -> set[str]:
+    orders = Order.objects.filter(status=Order.Status.RESERVED)
+    return {str(reference) for reference in orders.values_list("reference", flat=True)}
+
+
+def messages() -> list[MessageFact]:
+    return [
+        MessageFact(reference=m.message_id or "?", order=m.data["order"], state=m.state)
+        for m in Message.objects.all()
+    ]
+
+
+def handlings() -> dict[str, list[str]]:
+    workers = defaultdict(list)
+    for reference, worker in Handling.objects.values_list("order__reference", "worker"):
+        workers[str(reference)].append(worker)
+    return dict(workers)
+
+
+def errors_by_reference(letters: Iterable[DeadLetter]) -> dict[str, list[str]]:
+    """The classes of the errors that each of them died of."""
+    return {
+        letter.message_id or "?": [error["class"] for error in letter.errors or []]
+        for letter in letters
+    }

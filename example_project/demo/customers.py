@@ -1,0 +1,146 @@
+"""Customers who order over HTTP and remember what they were told."""
+
+import json
+import queue
+import random
+import uuid
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.cookies import SimpleCookie
+from threading import Thread
+from typing import Any
+from urllib.parse import urlencode
+
+THREADS = 4
+ACCEPTED = 201
+DECLINED = 402
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """An order as a customer wants to place it; the reference is the customer's own choice."""
+
+    reference: str
+    customer: int
+    article: int
+    card: str = "valid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the shop answered; the ids are those it wrote, or wrote and undid."""
+
+    wish: Wish
+    status: int
+    order: int
+    message: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How many orders are to be placed, and how many of what kind."""
+
+    orders: int
+    poisonous: int
+    declined: int
+
+    @classmethod
+    def of(cls, orders: int) -> "Plan":
+        """One order in fifty is poisonous; on top come one in twenty-five that is declined."""
+        return cls(orders=orders, poisonous=max(orders // 50, 1), declined=max(orders // 25, 1))
+
+    def wishes(
+        self, *, customers: Sequence[int], articles: Sequence[int], unicorn: int
+    ) -> list[Wish]:
+        """In an order that is the same every time, so that a run can be repeated."""
+        chance = random.Random(1)
+        wanted = [unicorn] * self.poisonous
+        wanted += [chance.choice(articles) for _ in range(self.orders - self.poisonous)]
+        cards = ["valid"] * len(wanted) + ["declined"] * self.declined
+        wanted += [chance.choice([*articles, unicorn]) for _ in range(self.declined)]
+        wishes = [
+            Wish(
+                reference=str(uuid.uuid4()),
+                customer=chance.choice(customers),
+                article=article,
+                card=card,
+            )
+            for article, card in zip(wanted, cards, strict=True)
+        ]
+        chance.shuffle(wishes)
+        return wishes
+
+
+@dataclass(slots=True)
+class Customers:
+    """Threads that place the wishes, each over one connection that it keeps."""
+
+    port: int
+    answers: list[Answer] = field(default_factory=list)
+    surprises: list[str] = field(default_factory=list)
+    _wishes: "queue.SimpleQueue[Wish]" = field(default_factory=queue.SimpleQueue)
+    _threads: list[Thread] = field(default_factory=list)
+
+    def start(self, wishes: Iterable[Wish]) -> None:
+        for wish in wishes:
+            self._wishes.put(wish)
+        self._threads = [Thread(target=self._order, daemon=True) for _ in range(THREADS)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def are_done(self) -> bool:
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def count(self, status: int) -> int:
+        return sum(answer.status == status for answer in list(self.answers))
+
+    def _order(self) -> None:
+        try:
+            visit = Visit(self.port)
+            while True:
+                self.answers.append(visit.place(self._wishes.get_nowait()))
+        except queue.Empty:
+            return
+        except (OSError, HTTPException, ValueError, KeyError) as error:
+            self.surprises.append(f"{type(error).__name__}: {error}")
+
+
+class Visit:
+    """One customer's connection, with the cookie that Django's CSRF protection asks for."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        response, _ = self._ask("GET", "/", expected=(200,))
+        token = SimpleCookie(response.headers["Set-Cookie"])["csrftoken"].value
+        self._headers = {
+            "Accept": "application/json",
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Cookie": f"csrftoken={token}",
+            "X-CSRFToken": token,
+        }
+
+    def place(self, wish: Wish) -> Answer:
+        form = {
+            "reference": wish.reference,
+            "customer": wish.customer,
+            "article": wish.article,
+            "card": wish.card,
+        }
+        response, body = self._ask(
+            "POST", "/orders/", urlencode(form), self._headers, expected=(ACCEPTED, DECLINED)
+        )
+        facts: dict[str, Any] = json.loads(body)
+        written = facts["undone"] if response.status == DECLINED else facts
+        return Answer(
+            wish=wish, status=response.status, order=written["order"], message=written["message"]
+        )
+
+    def _ask(self, *request: Any, expected: Container[int]) -> tuple[HTTPResponse, bytes]:
+        self._connection.request(*request)
+        response = self._connection.getresponse()
+        body = response.read()
+        if response.status not in expected:
+            raise ValueError(f"the shop answered {response.status}: {body[:200]!r}")
+        return response, body

@@ -1,0 +1,189 @@
+"""A day in the shop: orders, a killed worker, dead letters, and all of them handled in the end."""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import monotonic
+
+from django.core.management import call_command
+from django.db import connections
+
+from django_mqlite.models import DeadLetter
+from example_project.processes import Child, Processes, Trouble
+from example_project.shop.models import Article
+
+from . import books
+from .accounts import Account, Evidence, audit
+from .customers import ACCEPTED, Customers, Plan
+from .screen import Screen
+
+QUEUE = "order-events"
+TRIES = 20
+"""So often the worker is stopped to look for a moment between its work and the completion."""
+
+
+def play(plan: Plan, directory: Path, screen: Screen) -> Account:
+    """Everything, in a fresh database; Trouble if it comes to a halt."""
+    call_command("migrate", verbosity=0)
+    try:
+        with Processes(directory) as processes, screen.bars():
+            return Day(plan, processes, screen).play()
+    finally:
+        connections.close_all()
+
+
+class Day:
+    def __init__(self, plan: Plan, processes: Processes, screen: Screen) -> None:
+        self.plan = plan
+        self.processes = processes
+        self.screen = screen
+        self.unicorn = books.unicorn()
+
+    def play(self) -> Account:
+        stock = books.stock()
+        self._open()
+        workers = [self._start_worker(1), self._start_worker(2)]
+        leases = self._kill(workers.pop(0))
+        workers.append(self._start_worker(3))
+        self._recover(leases)
+        letters = self._list_dead_letters()
+        delivered = self._fix_the_cause()
+        redriven = self._redrive()
+        self._close(workers)
+        return audit(
+            Evidence(
+                plan=self.plan,
+                unicorn=self.unicorn,
+                answers=self.customers.answers,
+                surprises=self.customers.surprises,
+                order_ids=books.order_ids(),
+                reserved=books.reserved(),
+                messages=books.messages(),
+                handlings=books.handlings(),
+                taken_from_stock=stock + delivered - books.stock(),
+                victim=leases[0].worker,
+                leased_by_victim={lease.reference for lease in leases},
+                dead_letters=books.errors_by_reference(letters),
+                redriven=redriven,
+            )
+        )
+
+    def _open(self) -> None:
+        """Start the shop, and let orders pile up before the first worker comes."""
+        self.shop = self.processes.start("shop", "example_project.web", "--port", "0")
+        self.processes.wait_until(lambda: _port(self.shop) > 0, what="the shop to open")
+        self.customers = Customers(_port(self.shop))
+        self.screen.say(f"The shop is open, and {self.plan.orders} orders are on their way.")
+        self.customers.start(books.wishes_for(self.plan))
+        self._wait(lambda: self._accepted >= self.plan.orders // 3, "the first third of the orders")
+
+    def _start_worker(self, number: int) -> Child:
+        command = ["example_project.manage", "runworker", "--queues", QUEUE]
+        worker = self.processes.start(f"worker {number}", *command)
+        self.screen.say(f"Worker {number} starts.")
+        return worker
+
+    def _kill(self, victim: Child) -> Sequence[books.LeaseFact]:
+        """SIGKILL the worker in the middle of its work; the leases it leaves behind.
+
+        At best between the work and the completion, so that an order is handled twice.
+        """
+        self._wait(lambda: books.handled() >= self.plan.orders // 4, "a quarter to be handled")
+        tries = 0
+        while True:
+            self._wait(lambda: bool(books.leases_of(victim.pid)), f"{victim.name} to hold a lease")
+            held = _freeze(victim)
+            tries += 1
+            if any(lease.is_handled for lease in held) or (held and tries >= TRIES):
+                break
+            os.kill(victim.pid, signal.SIGCONT)
+        victim.popen.kill()
+        victim.popen.wait()
+        self.processes.forget(victim)
+        done = sum(lease.is_handled for lease in held)
+        self.screen.say(
+            f"SIGKILL for {victim.name}, which holds {len(held)} leases "
+            f"and has not yet completed {done} messages it has handled."
+        )
+        return held
+
+    def _recover(self, leases: Sequence[books.LeaseFact]) -> None:
+        """Let the others finish everything, with what the killed worker has left."""
+        killed = monotonic()
+        references = [lease.reference for lease in leases]
+        self._wait(lambda: books.are_finished(references), "the leases of the dead to run out")
+        self.screen.say(f"Its messages are dealt with {monotonic() - killed:.1f} s later.")
+        self._wait(
+            lambda: self.customers.are_done and books.is_drained(),
+            "the workers to handle the rest",
+        )
+
+    def _list_dead_letters(self) -> list[DeadLetter]:
+        self.screen.say("Nothing is left to do. These are dead letters:")
+        letters = DeadLetter.objects.peek(QUEUE, limit=self.plan.orders)
+        self.screen.list_dead_letters(letters)
+        return letters
+
+    def _fix_the_cause(self) -> int:
+        """Fill the stock, with a few more than were ordered."""
+        delivered = self.plan.poisonous + 5
+        Article.objects.filter(pk=self.unicorn).update(stock=delivered)
+        self.screen.say(f"{delivered} unicorns are delivered.")
+        return delivered
+
+    def _redrive(self) -> int:
+        redriven = DeadLetter.objects.redrive_queue(QUEUE)
+        self.screen.say(f"{redriven} dead letters are redriven.")
+        self._wait(books.is_drained, "the redriven messages to be handled")
+        return redriven
+
+    def _close(self, workers: list[Child]) -> None:
+        for worker in workers:
+            worker.popen.send_signal(signal.SIGTERM)
+        for worker in workers:
+            if (code := _code_of(worker)) != 0:
+                raise Trouble(f"{worker.name} ended with {code} on SIGTERM.\n{worker.tail()}")
+            self.processes.forget(worker)
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait, and show how far it has come."""
+
+        def shown() -> bool:
+            if self.customers.surprises:
+                raise Trouble("\n".join([*self.customers.surprises, self.shop.tail()]))
+            self.screen.show("placed", self._accepted, of=self.plan.orders)
+            self.screen.show("handled", books.handled(), of=self.plan.orders)
+            self.screen.show("dead letters", books.dead(), of=self.plan.poisonous)
+            return condition()
+
+        self.processes.wait_until(shown, what=what)
+
+    @property
+    def _accepted(self) -> int:
+        return self.customers.count(ACCEPTED)
+
+
+def _port(shop: Child) -> int:
+    """Where it listens; 0 while it has not said so."""
+    found = re.search(r"serving http://127\.0\.0\.1:(\d+)/", shop.output())
+    return int(found[1]) if found else 0
+
+
+def _freeze(worker: Child) -> list[books.LeaseFact]:
+    """Stop the process and look: what it holds now, it still holds when it is killed next."""
+    os.kill(worker.pid, signal.SIGSTOP)
+    _, status = os.waitpid(worker.pid, os.WUNTRACED)
+    if not os.WIFSTOPPED(status):
+        raise Trouble(f"{worker.name} ended by itself.\n{worker.tail()}")
+    return books.leases_of(worker.pid)
+
+
+def _code_of(worker: Child) -> int | None:
+    """What it ended with; None if it is still there after a time in which it must have ended."""
+    try:
+        return worker.popen.wait(timeout=30)
+    except subprocess.TimeoutExpired:
+        return None

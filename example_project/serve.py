@@ -1,0 +1,101 @@
+"""The shop and a worker, to click through: `python -m example_project.serve [--port N]`."""
+
+import argparse
+import os
+import secrets
+import socket
+import sys
+from threading import Event
+
+import django
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.db import connection
+
+from .processes import Processes, Trouble, ended_by_signals
+
+TO_DO = """
+  The shop   {url}
+  The admin  {url}admin/   user: {user}   password: {password}
+
+  1. In the shop, order a teapot; look again: the worker has taken it from the stock.
+  2. Order with a declined card: neither order nor message is written.
+  3. Order a unicorn. There is none, so after three deliveries its message is a dead letter:
+     {url}admin/django_mqlite/deadletter/
+  4. Fill the stock:        {url}admin/shop/article/
+     and redrive the letter: select it among the dead letters, choose "Redrive", confirm.
+  5. Messages and queues:   {url}admin/django_mqlite/
+
+  Ctrl-C ends the shop and the worker. The database stays: {database}
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m example_project.serve", description=__doc__)
+    parser.add_argument("--port", type=int, default=8000, help="of the shop (8000)")
+    port = parser.parse_args().port
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
+    django.setup()
+    with ended_by_signals():
+        try:
+            serve(port)
+        except Trouble as trouble:
+            print(trouble, file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print("\nThe shop is closed.")
+    return 0
+
+
+def serve(port: int) -> None:
+    """Until interrupted; Trouble if the shop or the worker ends by itself."""
+    check_free(port)
+    call_command("migrate", verbosity=0)
+    user, password = admin_login()
+    with Processes() as processes:
+        processes.start("shop", "example_project.web", "--port", str(port))
+        processes.start("worker", "example_project.manage", "runworker")
+        processes.wait_until(lambda: answers(port), what="the shop to open")
+        print(
+            TO_DO.format(
+                url=f"http://127.0.0.1:{port}/",
+                user=user,
+                password=password,
+                database=connection.settings_dict["NAME"],
+            ),
+            flush=True,
+        )
+        connection.close()
+        while True:
+            processes.check()
+            Event().wait(1)
+
+
+def check_free(port: int) -> None:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        raise Trouble(f"Port {port}: {error.strerror}. Name another one with --port.") from error
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def admin_login() -> tuple[str, str]:
+    """The name and the new password of a superuser made for looking around."""
+    password = secrets.token_urlsafe(9)
+    user, _ = get_user_model().objects.get_or_create(
+        username="demo", defaults={"is_staff": True, "is_superuser": True}
+    )
+    user.set_password(password)
+    user.save()
+    return user.username, password
+
+
+if __name__ == "__main__":
+    sys.exit(main())

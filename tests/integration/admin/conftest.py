@@ -1,0 +1,32 @@
+"""Staff with one set of permissions or another."""
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+VIEW = ("view_queue", "view_message", "view_deadletter")
+
+
+@pytest.fixture
+def make_staff(db):
+    """Logs in a member of staff who holds just these permissions of the app."""
+
+    def make(*codenames: str) -> Client:
+        user = User.objects.create_user("staff", is_staff=True)
+        own = Permission.objects.filter(content_type__app_label="django_mqlite")
+        user.user_permissions.set(own.filter(codename__in=codenames))
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return make
+
+
+@pytest.fixture
+def viewer(make_staff):
+    return make_staff(*VIEW)
+
+
+@pytest.fixture
+def operator(make_staff):
+    return make_staff(*VIEW, "redrive_message", "purge_message", "pause_queue")

@@ -1,0 +1,107 @@
+"""Redrive and purge, pause and resume."""
+
+import re
+
+import pytest
+from django.contrib.admin.models import CHANGE, DELETION, LogEntry
+
+from django_mqlite.models import DeadLetter, Message, Queue
+from tests.support.verbs import dead_letter, row_of, state_of
+
+from .pages import DEAD_LETTERS, QUEUES, act, confirm, read_only, text_of, told
+
+
+@pytest.mark.parametrize("action", ["redrive", "purge"])
+def test_an_action_asks_first_with_the_count(operator, queue, action):
+    letters = [dead_letter("jobs"), dead_letter("jobs")]
+
+    page = text_of(act(operator, DEAD_LETTERS, action, *letters))
+
+    assert "2 dead letters" in page
+    assert "jobs: 2" in page
+    assert "csrfmiddlewaretoken" in page
+    assert DeadLetter.objects.count() == 2
+    assert not LogEntry.objects.exists()
+
+
+def test_the_confirmation_page_carries_its_own_answer(operator, queue):
+    letter = dead_letter("jobs")
+    page = text_of(act(operator, DEAD_LETTERS, "redrive", letter))
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page))
+
+    operator.post(DEAD_LETTERS, fields)
+
+    assert state_of(letter) == "active"
+
+
+def test_redriving_puts_the_selection_back_to_work_and_logs_each(operator, queue):
+    chosen, left = dead_letter("jobs"), dead_letter("jobs")
+
+    confirm(operator, "redrive", chosen)
+
+    assert (state_of(chosen), state_of(left)) == ("active", "dead_lettered")
+    (entry,) = LogEntry.objects.all()
+    assert (entry.object_id, entry.action_flag) == (str(chosen.pk), CHANGE)
+    assert entry.get_change_message() == "Redriven."
+    assert entry.get_admin_url() == f"/admin/django_mqlite/message/{chosen.pk}/change/"
+    assert "1 dead letter is back at work." in told(operator)
+
+
+def test_purging_deletes_the_selection_and_logs_each(operator, queue):
+    chosen, left = dead_letter("jobs"), dead_letter("jobs")
+
+    confirm(operator, "purge", chosen)
+
+    assert (state_of(chosen), state_of(left)) == ("gone", "dead_lettered")
+    (entry,) = LogEntry.objects.all()
+    assert (entry.object_id, entry.action_flag) == (str(chosen.pk), DELETION)
+    assert "1 dead letter is gone for good." in told(operator)
+
+
+@pytest.mark.parametrize("action", ["redrive", "purge"])
+def test_what_is_no_dead_letter_is_left_alone(operator, queue, action):
+    message = Message.objects.enqueue("jobs", 1)
+    before = row_of(message)
+
+    confirm(operator, action, message)
+
+    assert row_of(message) == before
+    assert not LogEntry.objects.exists()
+    assert "None of the selected is a dead letter any more." in told(operator)
+
+
+def test_a_selection_of_everything_is_bounded(operator, queue, monkeypatch):
+    monkeypatch.setattr("django_mqlite.admin.bulk.MAX_SELECTION", 2)
+    letters = [dead_letter("jobs") for _ in range(3)]
+
+    act(operator, DEAD_LETTERS, "purge", letters[0], confirmed="yes", select_across=1)
+
+    assert DeadLetter.objects.count() == 3
+    assert "Select at most 2 at once." in told(operator)
+
+
+def test_a_database_that_refuses_is_told_and_nothing_is_done(operator, queue):
+    letter = dead_letter("jobs")
+
+    with read_only():
+        response = confirm(operator, "purge", letter)
+
+    assert response.status_code == 302
+    assert state_of(letter) == "dead_lettered"
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.parametrize(("action", "paused"), [("pause", True), ("resume", False)])
+def test_pausing_and_resuming_is_logged_where_it_changes_something(
+    operator, queue, make_queue, action, paused
+):
+    other = make_queue("others")
+    other.pause() if not paused else other.resume()
+    Queue.objects.set_paused(queue, paused)
+
+    act(operator, QUEUES, action, queue, other)
+
+    assert set(Queue.objects.values_list("paused", flat=True)) == {paused}
+    (entry,) = LogEntry.objects.all()
+    assert (entry.object_id, entry.action_flag) == ("others", CHANGE)
+    assert f"1 queue was {action}d." in told(operator)

@@ -1,0 +1,189 @@
+"""The page of a message and that of a queue."""
+
+from datetime import timedelta
+
+import pytest
+from django.urls import reverse
+
+from django_mqlite.models import Message
+from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim, row_of
+
+from .pages import DEAD_LETTERS, MESSAGES, page_of, text_of
+
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"order": {"id": 17}}, "{\n  &quot;order&quot;: {\n    &quot;id&quot;: 17\n  }\n}"),
+        ("Grüße\nund Küsse", "Grüße\nund Küsse"),
+        (b"\x00\xffABC", "00000000  00 ff 41 42 43"),
+    ],
+)
+def test_a_body_is_shown_as_its_content_type_says(viewer, queue, data, expected):
+    message = Message.objects.enqueue("jobs", data)
+
+    assert expected in text_of(viewer.get(page_of(message)))
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "expected"),
+    [
+        (b"{not json", "application/json", "{not json"),
+        (b"\xff\xfe", "application/json", "ff fe"),
+        (b"\xff\xfe", "text/plain", "ff fe"),
+        (b'"\\ud800"', "application/json", "\\ud800"),
+        (b"[" * 100_000, "application/json", "[[[["),
+        (b"[" * 500 + b"]" * 500, "application/json", "["),
+        (b"9" * 5_000, "application/json", "9999"),
+        (b"", "application/json", "<pre"),
+        (b"a\0b", "text/plain", "a\\0b"),
+    ],
+    ids=range(9),
+)
+def test_a_body_that_is_not_what_it_says_is_shown_all_the_same(
+    viewer, queue, body, content_type, expected
+):
+    message = Message.objects.enqueue("jobs", body, content_type=content_type)
+
+    assert expected in text_of(viewer.get(page_of(message)))
+
+
+@pytest.mark.parametrize(
+    ("data", "cut"),
+    [
+        ("x" * 100_000, "20,000 of 100,000 characters"),
+        (b"\0" * 100_000, "4,096 of 100,000 bytes"),
+    ],
+    ids=["text", "bytes"],
+)
+def test_a_long_body_is_cut(viewer, queue, data, cut):
+    message = Message.objects.enqueue("jobs", data)
+
+    page = text_of(viewer.get(page_of(message)))
+
+    assert cut in page
+    assert len(page) < 60_000
+
+
+def test_a_lease_is_shown_with_who_and_how_long_but_not_its_token(viewer, queue, clock):
+    message = enqueue_and_claim("jobs", 1)
+    token = message.lock_token
+    Message.objects.filter(pk=message.pk).update(locked_by="host-a:4711")
+    clock.advance(10)
+
+    page = text_of(viewer.get(page_of(message)))
+
+    assert "host-a:4711, for another 20 s" in page
+    assert "1 of 10" in page
+    assert token
+    assert token not in page
+    assert row_of(message)["lock_token"] == token
+
+
+def test_a_lease_that_ran_out_is_said_to_wait_for_the_reaper(viewer, queue, clock):
+    message = enqueue_and_claim("jobs", 1)
+    clock.advance(queue.lock_duration + timedelta(seconds=5))
+
+    page = text_of(viewer.get(page_of(message)))
+
+    assert "unnamed worker, ran out 5 s ago and waits for the reaper" in page
+
+
+def test_every_failed_delivery_is_shown_with_its_traceback(viewer, queue):
+    for text in ("first trouble", "second trouble"):
+        Message.objects.enqueue("jobs", 1) if text.startswith("first") else None
+        try:
+            raise ValueError(text)
+        except ValueError as error:
+            message = claim_one("jobs", worker="host-b:1")
+            message.abandon(delay=0, error=error)
+
+    page = text_of(viewer.get(page_of(message)))
+
+    assert "builtins.ValueError: first trouble" in page
+    assert "builtins.ValueError: second trouble" in page
+    assert page.count("Traceback (most recent call last)") == 2
+    assert page.index("second trouble") < page.index("first trouble")
+    assert "delivery 2, host-b:1" in page
+
+
+def test_nothing_of_a_message_can_become_markup(viewer, queue):
+    message = Message.objects.enqueue(
+        "jobs",
+        EVIL,
+        subject=EVIL,
+        group_id=EVIL,
+        correlation_id=EVIL,
+        reply_to=EVIL,
+        message_id=EVIL,
+        properties={EVIL: EVIL},
+    )
+    claim_one("jobs", worker=EVIL).abandon(delay=0, error=ValueError(EVIL))
+    claimed = text_of(viewer.get(page_of(claim_one("jobs", worker=EVIL))))
+    Message.objects.get(pk=message.pk).reject(EVIL, EVIL, error=EVIL)
+
+    pages = [text_of(viewer.get(url)) for url in (page_of(message), MESSAGES, DEAD_LETTERS)]
+
+    for page in [claimed, *pages]:
+        assert EVIL not in page
+        assert "&lt;script&gt;" in page
+
+
+def test_a_page_takes_at_most_ten_queries(viewer, queue, django_assert_max_num_queries):
+    message = Message.objects.enqueue("jobs", 1)
+
+    with django_assert_max_num_queries(10) as queries:
+        viewer.get(page_of(message))
+
+    assert not any("lock_token" in query["sql"] for query in queries)
+
+
+@pytest.mark.parametrize("id", ["999", "9" * 30, "x"])
+def test_a_message_that_is_not_there_leads_to_the_index(viewer, queue, id):
+    response = viewer.get(reverse("admin:django_mqlite_message_change", args=[id]))
+
+    assert response.status_code == 302
+
+
+@pytest.mark.parametrize("name", ["queue", "message", "deadletter"])
+def test_nothing_can_be_added_changed_or_deleted_even_by_a_superuser(admin_client, queue, name):
+    letter = dead_letter("jobs")
+    id = "jobs" if name == "queue" else letter.pk
+    before = row_of(letter)
+
+    answers = [
+        admin_client.post(reverse(f"admin:django_mqlite_{name}_add"), {}).status_code,
+        admin_client.post(
+            reverse(f"admin:django_mqlite_{name}_change", args=[id]), {"subject": "new"}
+        ).status_code,
+        admin_client.post(
+            reverse(f"admin:django_mqlite_{name}_delete", args=[id]), {"post": "yes"}
+        ).status_code,
+    ]
+
+    assert answers == [403, 403, 403]
+    assert row_of(letter) == before
+
+
+def test_configuration_is_shown_in_the_words_of_the_settings(viewer, make_queue):
+    make_queue("mails", lock_duration=90, default_ttl=0, retain_completed=3600)
+
+    page = text_of(viewer.get(reverse("admin:django_mqlite_queue_change", args=["mails"])))
+
+    assert "90 s" in page
+    assert "kept for 3,600 s" in page
+    assert "unlimited" in page
+
+
+def test_it_says_where_the_configuration_comes_from(viewer, settings, make_queue):
+    make_queue("mails")
+    url = reverse("admin:django_mqlite_queue_change", args=["mails"])
+    created = text_of(viewer.get(url))
+    settings.MQLITE = {"QUEUES": {"mails": {}}}
+
+    declared = text_of(viewer.get(url))
+
+    assert "create_queue()" in created
+    assert "in the settings" in declared

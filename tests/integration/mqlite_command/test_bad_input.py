@@ -1,0 +1,127 @@
+"""What mqlite says when it cannot, and that nothing is lost by it."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+from django.core.management import CommandError
+from django.db import connection
+
+from django_mqlite.models import DeadLetter
+from tests.support.source import ROOT
+from tests.support.verbs import dead_letter, state_of
+
+from .calls import answer, mqlite
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "required: COMMAND"),
+        (("stat",), "invalid choice: 'stat'"),
+        (("peek",), "required: QUEUE"),
+        (("peek", "jobs", "--limit", "0"), "0 is not between 1 and"),
+        (("peek", "jobs", "--limit", "many"), "'many' is no whole number"),
+        (("peek", "jobs", "--limit", "9" * 19), "is not between 1 and"),
+        (("peek", "jobs", "--limit", "9" * 5_000), "is no whole number"),
+        (("peek", "jobs", "--limit", "²"), "'²' is no whole number"),
+        (("redrive", "jobs", "--id"), "expected at least one argument"),
+        (("redrive", "jobs", "--older-than", "soon"), "'soon' is no length of time"),
+        (("redrive", "jobs", "--older-than", "0s"), "'0s' must be at least 0.001 s"),
+        (("redrive", "jobs", "--older-than", "nan"), "'nan' is no length of time"),
+        (("redrive", "jobs", "--older-than", "-1h"), "expected one argument"),
+        (("redrive", "jobs", "--older-than", "9" * 400), "at most 100 years"),
+        (("redrive", "jobs", "--id", "1", "--limit", "1"), "--id and --limit cannot"),
+        (("purge", "jobs", "--yes"), "Say which: --id, --limit, --older-than, or --all"),
+        (("purge", "jobs", "--all", "--limit", "1", "--yes"), "--all means every one"),
+        (("purge", "jobs", "--id", "1", "--all", "--yes"), "--id and --all cannot"),
+        (("purge", "jobs", "--id", "0", "--yes"), "0 is not between 1 and"),
+        (("stats", "--database", "other"), "invalid choice: 'other'"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else None,
+)
+def test_a_bad_argument_is_named(queue, arguments, said):
+    letter = dead_letter("jobs")
+
+    with pytest.raises(CommandError) as caught:
+        mqlite(*arguments)
+
+    assert said in str(caught.value)
+    assert state_of(letter) == "dead_lettered"
+
+
+@pytest.mark.parametrize("command", [("peek",), ("redrive",), ("purge", "--all", "--yes")])
+def test_an_unknown_queue_is_named_with_a_guess(queue, command):
+    name, *rest = command
+
+    with pytest.raises(CommandError, match=r"no queue 'job' .*Did you mean 'jobs'\?"):
+        mqlite(name, "job", *rest)
+
+
+@pytest.mark.parametrize(
+    "command", [("redrive", "jobs"), ("purge", "jobs", "--all", "--yes")], ids=" ".join
+)
+def test_a_read_only_database_is_told_and_nothing_is_lost(queue, command):
+    dead_letter("jobs")
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA query_only = 1")
+
+    try:
+        with pytest.raises(CommandError, match=r"readonly database .*cannot be written"):
+            mqlite(*command)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA query_only = 0")
+
+    assert DeadLetter.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_locked_database_is_told_and_can_still_be_looked_at(queue):
+    dead_letter("jobs")
+    other = sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout = 10")
+    other.execute("BEGIN IMMEDIATE")
+
+    try:
+        assert answer("stats")["queues"][0]["counts"]["dead_lettered"] == 1
+        with pytest.raises(CommandError, match=r"database is locked .*another writer"):
+            mqlite("redrive", "jobs")
+    finally:
+        other.rollback()
+        other.close()
+        connection.close()
+
+    assert DeadLetter.objects.count() == 1
+
+
+def shell(database, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "django", "mqlite", *arguments, "--settings", "tests.settings"],
+        cwd=ROOT,
+        env={**os.environ, "MQLITE_TEST_DATABASE": str(database)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("database", "arguments", "code", "said"),
+    [
+        ("new.sqlite3", ["stats"], 1, "no such table: mqlite_queues (run `manage.py migrate`)"),
+        ("missing/new.sqlite3", ["stats"], 1, "unable to open database file (the file is missing"),
+        ("new.sqlite3", ["purge", "jobs", "--limit", "x"], 2, "'x' is no whole number"),
+    ],
+)
+def test_a_shell_gets_a_sentence_and_an_exit_code(tmp_path, database, arguments, code, said):
+    done = shell(tmp_path / database, *arguments)
+
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,157 @@
+"""The demo accounts for every order, and would say so if one were missing."""
+
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from example_project.demo.accounts import Evidence, MessageFact, audit
+from example_project.demo.customers import Answer, Plan, Wish
+from tests.support.source import ROOT
+
+TEAPOT, UNICORN = 1, 3
+PLAN = Plan(orders=3, poisonous=1, declined=1)
+
+
+def run_demo(*arguments: str, seconds: float) -> tuple[int, str]:
+    """Its exit code and output. It is asked to end, so that it can end its own processes."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "example_project.demo", *arguments],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=30)
+    return process.returncode, output
+
+
+def numbers_of(output: str) -> dict[str, int]:
+    """The last table's rows: a name between bars, a number behind it."""
+    rows = re.findall(r"^│ ([a-z -]+?) +│ +([\d,]+) │$", output, flags=re.MULTILINE)
+    return {name: int(number.replace(",", "")) for name, number in rows}
+
+
+def test_every_order_survives_a_killed_worker_and_the_dead_letters():
+    code, output = run_demo("--orders", "120", seconds=60)
+
+    assert code == 0, output
+    numbers = numbers_of(output)
+    del numbers["handled twice"]  # delivery is at least once: any number is right
+    assert numbers == {
+        "placed": 120,
+        "rolled back": 4,
+        "handled": 120,
+        "dead-lettered": 2,
+        "redriven": 2,
+        "lost": 0,
+        "messages without order": 0,
+    }
+
+
+def test_a_demo_that_could_not_kill_in_the_middle_is_refused():
+    code, output = run_demo("--orders", "3", seconds=20)
+
+    assert code == 2
+    assert "--orders" in output
+
+
+def answer(reference: str, *, order: int, article: int = TEAPOT, status: int = 201) -> Answer:
+    card = "valid" if status == 201 else "declined"
+    wish = Wish(reference=reference, customer=1, article=article, card=card)
+    return Answer(wish=wish, status=status, order=order, message=order)
+
+
+@pytest.fixture
+def evidence() -> Evidence:
+    """Of a day on which all went well."""
+    return Evidence(
+        plan=PLAN,
+        unicorn=UNICORN,
+        answers=[
+            answer("a", order=1),
+            answer("declined", order=2, status=402),
+            answer("b", order=2),  # the id that was rolled back is given again
+            answer("poison", order=3, article=UNICORN),
+        ],
+        surprises=[],
+        order_ids={"a": 1, "b": 2, "poison": 3},
+        reserved={"a", "b", "poison"},
+        messages=[
+            MessageFact(reference="a", order=1, state="completed"),
+            MessageFact(reference="b", order=2, state="completed"),
+            MessageFact(reference="poison", order=3, state="completed"),
+        ],
+        handlings={"a": ["one", "two"], "b": ["two"], "poison": ["two"]},
+        taken_from_stock=3,
+        victim="one",
+        leased_by_victim={"a"},
+        dead_letters={"poison": ["example_project.shop.models.OutOfStock"]},
+        redriven=1,
+    )
+
+
+def test_a_good_day_has_no_faults(evidence):
+    account = audit(evidence)
+
+    assert account.faults == []
+    assert account.placed == account.handled == 3
+    assert account.handled_twice == account.rolled_back == account.dead_lettered == 1
+    assert account.lost == account.messages_without_order == 0
+
+
+def without(mapping: dict, key: str) -> dict:
+    return {k: v for k, v in mapping.items() if k != key}
+
+
+def stray(reference: str, order: int) -> MessageFact:
+    return MessageFact(reference=reference, order=order, state="completed")
+
+
+DOCTORED = {
+    "an accepted order is gone": lambda e: {"order_ids": without(e.order_ids, "a")},
+    "an order was never handled": lambda e: {"handlings": without(e.handlings, "b")},
+    "an order was not reserved": lambda e: {"reserved": e.reserved - {"b"}},
+    "a message is gone": lambda e: {"messages": e.messages[1:]},
+    "a message is there twice": lambda e: {"messages": [*e.messages, e.messages[0]]},
+    "a message is unfinished": lambda e: {
+        "messages": [*e.messages[:2], replace(e.messages[2], state="scheduled")]
+    },
+    "a rolled-back message is left, with another order's id": lambda e: {
+        "messages": [*e.messages, stray("declined", 2)]
+    },
+    "a rolled-back order is left": lambda e: {"order_ids": {**e.order_ids, "declined": 4}},
+    "an order is nobody's": lambda e: {"order_ids": {**e.order_ids, "c": 4}},
+    "too few were placed": lambda e: {"answers": e.answers[:-1]},
+    "nothing was declined": lambda e: {"answers": [e.answers[0], *e.answers[2:]]},
+    "declined before anything was written": lambda e: {
+        "answers": [replace(e.answers[1], message=0), e.answers[0], *e.answers[2:]]
+    },
+    "an effect happened twice": lambda e: {"taken_from_stock": 4},
+    "a customer saw an error": lambda e: {"surprises": ["500"]},
+    "a dead letter is missing": lambda e: {"dead_letters": {}, "redriven": 0},
+    "a good order is a dead letter": lambda e: {
+        "dead_letters": {**e.dead_letters, "b": ["example_project.shop.models.OutOfStock"]},
+        "redriven": 2,
+    },
+    "a dead letter without its error": lambda e: {"dead_letters": {"poison": []}},
+    "a dead letter was not redriven": lambda e: {"redriven": 0},
+    "the killed worker held nothing": lambda e: {"leased_by_victim": set()},
+    "nobody took over": lambda e: {"handlings": {**e.handlings, "a": ["one"]}},
+    "only one worker": lambda e: {
+        "handlings": {reference: ["two"] for reference in e.handlings},
+    },
+}
+
+
+@pytest.mark.parametrize("doctor", DOCTORED.values(), ids=DOCTORED.keys())
+def test_the_account_notices_that(evidence, doctor):
+    assert audit(replace(evidence, **doctor(evidence))).faults

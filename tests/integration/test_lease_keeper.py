@@ -1,0 +1,218 @@
+"""Leases of running handlers are renewed at a third of their length."""
+
+import logging
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
+
+from django_mqlite.managers import MessageManager
+from django_mqlite.models import Message
+from django_mqlite.worker.lease_keeper import LONGEST_REST, SHORTEST_REST, LeaseKeeper
+from tests.support.verbs import enqueue_and_claim, reap, row_of, state_of
+
+LEASE = timedelta(seconds=30)
+
+
+@pytest.fixture
+def running():
+    """What the pool runs; the test fills it."""
+    return []
+
+
+@pytest.fixture
+def keeper(running):
+    return LeaseKeeper("default", SimpleNamespace(running=running))
+
+
+@pytest.fixture
+def message(queue, running):
+    claimed = enqueue_and_claim(queue)
+    running.append(claimed)
+    return claimed
+
+
+def renewals(keeper) -> int:
+    """How many statements one look renews with."""
+    with CaptureQueriesContext(
+        connection,
+    ) as captured:
+        keeper.poll()
+    return sum("locked_until = max(" in query["sql"] for query in captured)
+
+
+def test_a_fresh_lease_is_left_alone_and_looked_at_soon(keeper, message, clock):
+    before = row_of(message)
+    clock.advance(LEASE / 3 - timedelta(milliseconds=1))
+
+    with CaptureQueriesContext(connection) as captured:
+        rest = keeper.poll()
+
+    assert list(captured) == []
+    assert row_of(message) == before
+    assert rest == SHORTEST_REST
+
+
+def test_without_messages_it_only_rests(keeper):
+    assert keeper.poll() == LONGEST_REST
+
+
+def test_a_lease_is_renewed_when_a_third_of_it_has_passed(keeper, message, clock):
+    clock.advance(LEASE / 3)
+
+    rest = keeper.poll()
+
+    assert row_of(message)["locked_until"] == clock.now + LEASE
+    assert rest == LONGEST_REST
+
+
+def test_a_lease_that_is_kept_outlives_any_handler(keeper, message, clock):
+    for _ in range(100):
+        clock.advance(LEASE / 3)
+        keeper.poll()
+
+    assert reap() == []
+    message.complete()
+    assert state_of(message) == "gone"
+
+
+def test_when_the_delivery_began_stays_known(keeper, message, clock):
+    began = message.locked_at
+    clock.advance(LEASE / 3)
+
+    keeper.poll()
+    clock.advance(1)
+    message.abandon(error="too hard")
+
+    assert message.locked_at == began
+    (error,) = row_of(message)["errors"]
+    assert error["started_at"] == round(began.timestamp() * 1000)
+
+
+def test_all_that_is_due_is_renewed_in_one_statement(keeper, message, queue, running, clock):
+    running += [enqueue_and_claim(queue) for _ in range(20)]
+    clock.advance(LEASE / 3)
+
+    assert renewals(keeper) == 1
+    assert {row_of(message)["locked_until"] for message in running} == {clock.now + LEASE}
+
+
+def test_only_what_is_due_is_renewed(keeper, message, queue, running, clock):
+    clock.advance(LEASE / 3)
+    fresh = enqueue_and_claim(queue)
+    running.append(fresh)
+    before = row_of(fresh)
+    clock.advance(1)
+
+    keeper.poll()
+
+    assert row_of(message)["locked_until"] == clock.now + LEASE
+    assert row_of(fresh) == before
+
+
+def test_a_lost_lease_is_told_once_and_not_tried_again(keeper, message, clock, caplog):
+    clock.advance(LEASE)
+
+    assert renewals(keeper) == 1
+    assert renewals(keeper) == 0
+
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert (record.queue, record.message_id) == ("jobs", message.pk)
+
+
+def test_a_lost_lease_does_not_keep_the_others_from_being_renewed(
+    keeper, message, queue, running, clock
+):
+    clock.advance(LEASE)
+    kept = enqueue_and_claim(queue)
+    running.append(kept)
+    keeper.poll()
+
+    clock.advance(LEASE / 3)
+    keeper.poll()
+
+    assert row_of(kept)["locked_until"] == clock.now + LEASE
+
+
+def test_the_same_message_under_a_new_lease_is_renewed_again(keeper, message, running, clock):
+    clock.advance(LEASE)
+    keeper.poll()
+    reap()
+    (again,) = Message.objects.claim("jobs")
+    running.append(again)
+
+    clock.advance(LEASE / 3)
+    keeper.poll()
+
+    assert again.pk == message.pk
+    assert row_of(again)["locked_until"] == clock.now + LEASE
+
+
+def test_a_settled_message_is_not_renewed(keeper, message, clock, caplog):
+    message.complete()
+    clock.advance(LEASE / 3)
+
+    assert renewals(keeper) == 0
+    assert caplog.records == []
+
+
+def test_a_message_that_is_settled_while_its_renewal_waits_is_not_called_lost(
+    keeper, message, clock, caplog, monkeypatch
+):
+    renew_many = MessageManager.renew_many
+
+    def settled_first(manager, messages):
+        message.complete()
+        return renew_many(manager, messages)
+
+    monkeypatch.setattr(MessageManager, "renew_many", settled_first)
+    clock.advance(LEASE / 3)
+
+    keeper.poll()
+
+    assert caplog.records == []
+
+
+def test_a_failing_database_is_told_once_and_tried_on(keeper, message, clock, caplog, monkeypatch):
+    def fail(manager, messages):
+        raise OperationalError("database is locked")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(MessageManager, "renew_many", fail)
+        clock.advance(LEASE / 3)
+        assert keeper.poll() == LONGEST_REST
+        assert keeper.poll() == LONGEST_REST
+    (record,) = caplog.records
+    assert "locked" in record.getMessage()
+
+    keeper.poll()
+
+    assert row_of(message)["locked_until"] == clock.now + LEASE
+
+
+def test_the_shortest_leases_are_looked_at_in_time(keeper, make_queue, running, clock):
+    make_queue("short", lock_duration=3 * timedelta(seconds=LONGEST_REST))
+    keeper.poll()
+    message = enqueue_and_claim("short")
+    running.append(message)
+    clock.advance(LONGEST_REST)
+
+    keeper.poll()
+
+    assert row_of(message)["locked_until"] == clock.now + 3 * timedelta(seconds=LONGEST_REST)
+
+
+def test_ended_messages_are_forgotten(keeper, message, running, clock):
+    clock.advance(LEASE / 3)
+    keeper.poll()
+    clock.advance(LEASE)
+    keeper.poll()
+    running.clear()
+
+    keeper.poll()
+
+    assert not keeper._lost
+    assert not keeper._renewed

@@ -1,0 +1,193 @@
+"""What ends a worker's rest, and the doorbell that commits ring."""
+
+import select
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from django.db import connections, transaction
+
+from django_mqlite.doorbell import doorbell_path, ring
+from django_mqlite.models import Message
+from django_mqlite.worker import wakeup as wakeups
+from django_mqlite.worker.wakeup import FAST_POLL, SLOW_POLL, Wakeup
+from tests.support.verbs import claim_one
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+hears_doorbells = pytest.mark.skipif(
+    sys.platform != "linux",
+    reason="only Linux has inotify; elsewhere the fast poll is all there is",
+)
+LONG = 60.0
+"""Seconds that no test waits unless it fails."""
+
+
+@pytest.fixture
+def wakeup():
+    with closing(Wakeup("default")) as wakeup:
+        wakeup.wait(0)
+        yield wakeup
+
+
+def rung(wakeup: Wakeup) -> bool:
+    """Whether somebody has rung since the last rest; the rest after it would end at once."""
+    found = bool(select.select([wakeup._doorbell], [], [], 0)[0])
+    wakeup.wait(0)
+    return found
+
+
+@pytest.fixture
+def hung(queue, wakeup):
+    """A doorbell that has been silent since the queue was made."""
+    wakeup.wait(0)
+    return wakeup
+
+
+def enqueue(**options):
+    return Message.objects.enqueue("jobs", None, **options)
+
+
+def test_it_rests_no_longer_than_it_is_told(wakeup):
+    wakeup.wait(0)
+
+
+def test_a_notice_ends_the_rest_also_one_that_came_before(wakeup):
+    wakeup.notify()
+    wakeup.notify()
+
+    wakeup.wait(LONG)
+
+    assert select.select([wakeup._reader], [], [], 0)[0] == []
+
+
+def test_more_notices_than_anybody_reads_do_not_block(wakeup):
+    for _ in range(100_000):
+        wakeup.notify()
+
+    wakeup.wait(LONG)
+
+
+def test_a_notice_after_the_end_is_nothing():
+    wakeup = Wakeup("default")
+    wakeup.close()
+
+    wakeup.notify()
+
+
+@hears_doorbells
+def test_an_enqueue_rings(hung):
+    enqueue()
+
+    hung.wait(LONG)
+
+
+@hears_doorbells
+def test_a_transaction_rings_once_it_has_committed(hung):
+    with transaction.atomic():
+        enqueue()
+        enqueue()
+        assert not rung(hung)
+
+    assert rung(hung)
+
+
+@hears_doorbells
+def test_a_rollback_does_not_ring(hung):
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        enqueue()
+        raise ZeroDivisionError
+
+    assert not rung(hung)
+
+
+@hears_doorbells
+def test_a_savepoint_that_is_rolled_back_does_not_ring(hung):
+    with transaction.atomic():
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            enqueue()
+            raise ZeroDivisionError
+
+    assert not rung(hung)
+
+
+@hears_doorbells
+def test_a_message_that_is_given_back_rings(hung):
+    enqueue()
+    message = claim_one("jobs")
+    hung.wait(0)
+
+    message.abandon(delay=0)
+
+    assert rung(hung)
+
+
+@hears_doorbells
+def test_a_queue_that_is_resumed_rings(hung, queue):
+    queue.pause()
+    hung.wait(0)
+
+    queue.resume()
+
+    assert rung(hung)
+
+
+@hears_doorbells
+def test_reading_and_claiming_do_not_ring(hung):
+    enqueue()
+    hung.wait(0)
+
+    Message.objects.claimable()
+    claim_one("jobs")
+
+    assert not rung(hung)
+
+
+def test_where_no_doorbell_is_heard_it_looks_more_often(monkeypatch):
+    monkeypatch.setattr(wakeups, "watch_attributes", lambda path: None)
+
+    with closing(Wakeup("default")) as deaf:
+        assert deaf.poll_interval == FAST_POLL < SLOW_POLL
+
+
+@hears_doorbells
+def test_where_the_doorbell_cannot_be_made_it_looks_more_often(monkeypatch, tmp_path):
+    monkeypatch.setitem(
+        connections["default"].settings_dict, "NAME", str(tmp_path / "nowhere" / "db.sqlite3")
+    )
+
+    with closing(Wakeup("default")) as deaf:
+        assert deaf.poll_interval == FAST_POLL
+
+
+@pytest.mark.parametrize("name", ["", ":memory:", "file::memory:?cache=shared", "file:db?mode=ro"])
+def test_a_database_that_is_no_plain_file_has_no_doorbell(name, monkeypatch):
+    monkeypatch.setitem(connections["default"].settings_dict, "NAME", name)
+
+    assert doorbell_path("default") is None
+    ring("default")
+    with closing(Wakeup("default")) as deaf:
+        assert deaf.poll_interval == FAST_POLL
+
+
+def test_ringing_where_nobody_has_hung_a_doorbell_makes_no_file(monkeypatch, tmp_path):
+    monkeypatch.setitem(connections["default"].settings_dict, "NAME", tmp_path / "db.sqlite3")
+
+    ring("default")
+
+    assert doorbell_path("default") == Path(f"{tmp_path}/db.sqlite3-doorbell")
+    assert list(tmp_path.iterdir()) == []
+
+
+@hears_doorbells
+def test_a_doorbell_that_is_taken_away_costs_only_the_speed(hung):
+    path = doorbell_path("default")
+    assert path is not None
+    path.unlink()
+    hung.wait(0)
+
+    enqueue()
+
+    assert not rung(hung)
+    assert hung.poll_interval == SLOW_POLL

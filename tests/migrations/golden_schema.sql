@@ -1,0 +1,191 @@
+CREATE TABLE mqlite_access_keys (
+    digest       TEXT    PRIMARY KEY CHECK (length(digest) = 64),
+    name         TEXT    NOT NULL UNIQUE,
+    rights       TEXT    NOT NULL DEFAULT '{}',
+    created_at   INTEGER NOT NULL,
+    expires_at   INTEGER NOT NULL DEFAULT 0,
+    last_used_at INTEGER NOT NULL DEFAULT 0,
+    revoked_at   INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE mqlite_dedup (
+    queue       TEXT    NOT NULL REFERENCES mqlite_queues (name) ON DELETE CASCADE,
+    key         TEXT    NOT NULL,
+    body_sha256 TEXT    NOT NULL,
+    message     INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    PRIMARY KEY (queue, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE mqlite_messages (
+    id                      INTEGER PRIMARY KEY AUTOINCREMENT,
+    queue                   TEXT    NOT NULL REFERENCES mqlite_queues (name) ON DELETE CASCADE,
+    state                   TEXT    NOT NULL DEFAULT 'active' CHECK (state IN
+                                    ('active', 'locked', 'deferred', 'scheduled',
+                                     'completed', 'dead_lettered')),
+    priority                INTEGER NOT NULL DEFAULT 0,
+    line                    TEXT,
+    blocked                 INTEGER NOT NULL DEFAULT 0 CHECK (blocked IN (0, 1)),
+    visible_at              INTEGER NOT NULL DEFAULT 0,
+    enqueued_at             INTEGER NOT NULL,
+    expires_at              INTEGER NOT NULL DEFAULT 0,
+    locked_at               INTEGER NOT NULL DEFAULT 0,
+    locked_until            INTEGER NOT NULL DEFAULT 0,
+    lock_token              TEXT,
+    locked_by               TEXT,
+    delivery_count          INTEGER NOT NULL DEFAULT 0,
+    max_delivery_count      INTEGER NOT NULL DEFAULT 0 CHECK (max_delivery_count >= 0),
+    message_id              TEXT,
+    correlation_id          TEXT,
+    reply_to                TEXT,
+    group_id                TEXT,
+    subject                 TEXT,
+    content_type            TEXT,
+    properties              TEXT,
+    body                    BLOB    NOT NULL,
+    errors                  TEXT,
+    result                  TEXT,
+    finished_at             INTEGER NOT NULL DEFAULT 0,
+    dead_letter_reason      TEXT,
+    dead_letter_description TEXT,
+    CHECK ((state = 'locked') = (lock_token IS NOT NULL)),
+    CHECK (blocked = 0 OR (line IS NOT NULL AND
+                           state IN ('active', 'locked', 'deferred', 'scheduled')))
+) STRICT;
+
+CREATE TABLE mqlite_meta (
+    key        TEXT    PRIMARY KEY,
+    value      TEXT    NOT NULL,
+    updated_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE mqlite_queues (
+    name                  TEXT    PRIMARY KEY,
+    kind                  TEXT    NOT NULL DEFAULT 'queue'
+                                  CHECK (kind IN ('queue', 'subscription')),
+    ordering_mode         TEXT    NOT NULL DEFAULT 'standard'
+                                  CHECK (ordering_mode IN
+                                         ('standard', 'group_fifo', 'strict_fifo')),
+    lock_duration_ms      INTEGER NOT NULL DEFAULT 30000 CHECK (lock_duration_ms > 0),
+    max_delivery_count    INTEGER NOT NULL DEFAULT 10    CHECK (max_delivery_count > 0),
+    backoff_base_ms       INTEGER NOT NULL DEFAULT 1000    CHECK (backoff_base_ms >= 0),
+    backoff_max_ms        INTEGER NOT NULL DEFAULT 3600000 CHECK (backoff_max_ms >= 0),
+    default_ttl_ms        INTEGER NOT NULL DEFAULT 0 CHECK (default_ttl_ms >= 0),
+    dead_letter_on_expire INTEGER NOT NULL DEFAULT 1 CHECK (dead_letter_on_expire IN (0, 1)),
+    dedup_window_ms       INTEGER NOT NULL DEFAULT 0 CHECK (dedup_window_ms >= 0),
+    retain_completed_ms   INTEGER NOT NULL DEFAULT 0 CHECK (retain_completed_ms >= 0),
+    dlq_max_age_ms        INTEGER NOT NULL DEFAULT 0 CHECK (dlq_max_age_ms >= -1),
+    dlq_max_count         INTEGER NOT NULL DEFAULT 0 CHECK (dlq_max_count >= -1),
+    dlq_max_bytes         INTEGER NOT NULL DEFAULT 0 CHECK (dlq_max_bytes >= -1),
+    paused                INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
+    created_at            INTEGER NOT NULL,
+    updated_at            INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE mqlite_receive_attempts (
+    queue      TEXT    NOT NULL REFERENCES mqlite_queues (name) ON DELETE CASCADE,
+    attempt_id TEXT    NOT NULL,
+    leases     TEXT    NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (queue, attempt_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE mqlite_settlement_receipts (
+    message    INTEGER NOT NULL,
+    lock_token TEXT    NOT NULL,
+    queue      TEXT    NOT NULL,
+    verb       TEXT    NOT NULL CHECK (verb IN ('complete', 'abandon', 'reject', 'defer')),
+    arguments  TEXT    NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (message, lock_token)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE mqlite_subscriptions (
+    subscription TEXT    PRIMARY KEY REFERENCES mqlite_queues (name) ON DELETE CASCADE,
+    topic        TEXT    NOT NULL,
+    filter       TEXT    NOT NULL DEFAULT '',
+    created_at   INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX mqlite_dedup_expiry ON mqlite_dedup (expires_at);
+
+CREATE INDEX mqlite_messages_active ON mqlite_messages (queue, blocked, priority DESC, id)
+     WHERE state = 'active';
+
+CREATE INDEX mqlite_messages_completed ON mqlite_messages (queue, finished_at)
+     WHERE state = 'completed';
+
+CREATE INDEX mqlite_messages_dead ON mqlite_messages (queue, finished_at)
+     WHERE state = 'dead_lettered';
+
+CREATE INDEX mqlite_messages_deferred ON mqlite_messages (queue, id)
+     WHERE state = 'deferred';
+
+CREATE INDEX mqlite_messages_expiring ON mqlite_messages (expires_at)
+     WHERE expires_at > 0 AND state IN ('active', 'deferred', 'scheduled');
+
+CREATE UNIQUE INDEX mqlite_messages_head ON mqlite_messages (queue, line)
+     WHERE line IS NOT NULL AND blocked = 0
+       AND state IN ('active', 'locked', 'deferred', 'scheduled');
+
+CREATE INDEX mqlite_messages_locked ON mqlite_messages (queue, locked_until)
+     WHERE state = 'locked';
+
+CREATE INDEX mqlite_messages_message_id ON mqlite_messages (message_id)
+     WHERE message_id IS NOT NULL;
+
+CREATE INDEX mqlite_messages_scheduled ON mqlite_messages (queue, visible_at)
+     WHERE state = 'scheduled';
+
+CREATE INDEX mqlite_messages_waiting ON mqlite_messages (queue, line, id)
+     WHERE blocked = 1;
+
+CREATE INDEX mqlite_attempts_expiry ON mqlite_receive_attempts (expires_at);
+
+CREATE INDEX mqlite_receipts_expiry ON mqlite_settlement_receipts (expires_at);
+
+CREATE INDEX mqlite_subscriptions_topic ON mqlite_subscriptions (topic, subscription);
+
+CREATE TRIGGER mqlite_line_finish AFTER UPDATE OF state ON mqlite_messages
+    WHEN OLD.line IS NOT NULL AND OLD.blocked = 0
+         AND OLD.state IN ('active', 'locked', 'deferred', 'scheduled')
+         AND NEW.state IN ('completed', 'dead_lettered')
+    BEGIN
+        UPDATE mqlite_messages SET blocked = 0
+         WHERE id = (SELECT min(id) FROM mqlite_messages
+                      WHERE queue = OLD.queue AND line = OLD.line AND blocked = 1);
+    END;
+
+CREATE TRIGGER mqlite_line_join AFTER INSERT ON mqlite_messages
+    WHEN NEW.blocked = 1
+    BEGIN
+        UPDATE mqlite_messages SET blocked = 0
+         WHERE id = NEW.id
+           AND NOT EXISTS (SELECT 1 FROM mqlite_messages
+                            WHERE queue = NEW.queue AND line = NEW.line AND blocked = 0
+                              AND state IN ('active', 'locked', 'deferred', 'scheduled'));
+    END;
+
+CREATE TRIGGER mqlite_line_leave AFTER DELETE ON mqlite_messages
+    WHEN OLD.line IS NOT NULL AND OLD.blocked = 0
+         AND OLD.state IN ('active', 'locked', 'deferred', 'scheduled')
+    BEGIN
+        UPDATE mqlite_messages SET blocked = 0
+         WHERE id = (SELECT min(id) FROM mqlite_messages
+                      WHERE queue = OLD.queue AND line = OLD.line AND blocked = 1);
+    END;
+
+CREATE TRIGGER mqlite_line_return AFTER UPDATE OF state ON mqlite_messages
+    WHEN NEW.blocked = 1 AND OLD.state IN ('completed', 'dead_lettered')
+    BEGIN
+        UPDATE mqlite_messages SET blocked = 1
+         WHERE queue = NEW.queue AND line = NEW.line AND blocked = 0
+           AND state IN ('active', 'locked', 'deferred', 'scheduled')
+           AND state IN ('active', 'scheduled') AND id > NEW.id;
+        UPDATE mqlite_messages SET blocked = 0
+         WHERE id = (SELECT min(id) FROM mqlite_messages
+                      WHERE queue = NEW.queue AND line = NEW.line AND blocked = 1)
+           AND NOT EXISTS (SELECT 1 FROM mqlite_messages
+                            WHERE queue = NEW.queue AND line = NEW.line AND blocked = 0
+                              AND state IN ('active', 'locked', 'deferred', 'scheduled'));
+    END;

@@ -1,0 +1,255 @@
+"""The queue in its file and the reference model, side by side: the same calls, the same answers."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from copy import copy
+from typing import Any
+
+from django.db import connection, transaction
+
+from django_mqlite import MqliteError
+from django_mqlite.fields import epoch_ms
+from django_mqlite.models import Message
+from tests.model.reference import UNFINISHED, New, Record, Reference
+from tests.support.fake_clock import FakeClock
+
+REMEMBERED = 40
+"""Claimed messages kept in memory, so that old leases meet new ones."""
+
+TABLES = (
+    "mqlite_messages",
+    "mqlite_subscriptions",
+    "mqlite_queues",
+    "mqlite_dedup",
+    "mqlite_settlement_receipts",
+    "mqlite_receive_attempts",
+    "sqlite_sequence",
+)
+
+ROWS = """
+    SELECT id, queue, state, priority, delivery_count, lock_token,
+           CASE state WHEN 'locked' THEN locked_until ELSE 0 END,
+           CASE state WHEN 'scheduled' THEN visible_at ELSE 0 END,
+           expires_at, finished_at, dead_letter_reason, message_id, group_id, body
+      FROM mqlite_messages ORDER BY id
+"""
+
+
+def seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+def attempt(call: Callable[[], Any]) -> Any:
+    """What the call returns, or the class of what it raises."""
+    try:
+        return call()
+    except (MqliteError, ValueError) as error:
+        return type(error)
+
+
+def empty_tables() -> None:
+    with connection.cursor() as cursor:
+        for table in TABLES:
+            cursor.execute(f"DELETE FROM {table}")
+
+
+def row_of(record: Record) -> tuple:
+    """The message as ROWS reads it."""
+    return (
+        record.id,
+        record.queue,
+        record.state,
+        record.priority,
+        record.deliveries,
+        record.token,
+        record.locked_until if record.state == "locked" else 0,
+        record.visible_at if record.state == "scheduled" else 0,
+        record.expires_at,
+        record.finished_at,
+        record.reason,
+        record.new.message_id,
+        record.new.group,
+        record.new.body,
+    )
+
+
+class World:
+    """Both of them, and what a process has in its memory: the messages it has claimed."""
+
+    def __init__(self, clock: FakeClock, model: Reference) -> None:
+        self.clock = clock
+        self.model = model
+        self.held: list[Message] = []
+        self.requests: list[tuple[Message, tuple]] = []
+        self.redriven: set[int] = set()
+        self.open: list[transaction.Atomic] = []
+
+    def both(self, real: Callable[[], Any], expected: Callable[[], Any]) -> Any:
+        """The queue answers, or refuses, as the model does."""
+        self.model.now = self.clock.ms
+        found, wanted = attempt(real), attempt(expected)
+        assert found == wanted, f"the queue: {found}, the model: {wanted}"
+        return found
+
+    # Claims
+
+    def claim(
+        self, real: Callable[[], list[Message]], expected: Callable[[list[str]], list[Record]]
+    ) -> None:
+        """The same messages under leases of the same length; new tokens are new to the model."""
+        found: list[Message] = []
+
+        def claimed() -> list[tuple]:
+            found.extend(real())
+            return [self.seen(message) for message in found]
+
+        def modelled() -> list[tuple]:
+            tokens = [m.lock_token for m in found if m.lock_token not in self.model.tokens]
+            return [self.delivered(record) for record in expected([t for t in tokens if t])]
+
+        self.both(claimed, modelled)
+        self.held = [*self.held, *found][-REMEMBERED:]
+
+    def seen(self, message: Message) -> tuple:
+        until = epoch_ms(message.locked_until) if message.locked_until else 0
+        return (
+            message.pk, message.queue, message.lock_token, until, message.delivery_count,
+            message.group_id, message.priority, bytes(message.body),
+        )  # fmt: skip
+
+    def delivered(self, record: Record) -> tuple:
+        self.check_order(record)
+        new = record.new
+        return (
+            record.id, record.queue, record.token, record.locked_until, record.deliveries,
+            new.group, record.priority, new.body,
+        )  # fmt: skip
+
+    def check_order(self, record: Record) -> None:
+        """Nobody of its line is in flight, nor before it, but one that came back from the dead."""
+        line = self.model.line(record)
+        if line is not None:
+            others = [m for m in self.model.unfinished(line) if m is not record]
+            assert not [m for m in others if m.state == "locked"]
+            assert {m.id for m in others if m.id < record.id} <= self.redriven
+
+    # Settlements
+
+    def settle(self, message: Message, request: tuple) -> None:
+        """The verb and its arguments, on the message and on its lease in the model."""
+        verb, *arguments = request
+        lease = message.lease
+        assert lease is not None
+        self.requests = [*self.requests, (message, request)][-REMEMBERED:]
+
+        def real() -> None:
+            if verb == "abandon":
+                message.abandon(delay=seconds(arguments[0]), error="as drawn")
+            else:
+                getattr(message, verb)(*arguments)
+
+        self.both(
+            real, lambda: self.model.settle(lease, request, rest=self.rest_of(lease.message_id))
+        )
+
+    def rest_of(self, id: int) -> int:
+        """How long the message rests from now: what chance has decided, told to the model."""
+        row = Message.objects.filter(pk=id, state="scheduled").first()
+        return 0 if row is None or row.visible_at is None else epoch_ms(row.visible_at) - self.clock.ms
+
+    def pick(self, place: int) -> Message:
+        """A claimed message, the latest first."""
+        return self.held[-1 - place % len(self.held)]
+
+    def id_at(self, place: int) -> int:
+        """The id of any message there has been, the latest first."""
+        return max(self.model.last_id - place, 1)
+
+    def forged(self, lease: Message, place: int, part: str) -> Message:
+        """The message with a part of another lease."""
+        other = self.pick(place)
+        forgery = copy(lease)
+        setattr(forgery, part, getattr(other, part))
+        return forgery
+
+    # Transactions of the caller
+
+    def begin(self) -> None:
+        block = transaction.atomic()
+        block.__enter__()
+        self.open.append(block)
+        self.model.begin()
+
+    def end(self, *, commit: bool) -> None:
+        if not commit:
+            transaction.set_rollback(True)
+        self.open.pop().__exit__(None, None, None)
+        if commit:
+            self.model.commit()
+        else:
+            self.model.rollback()
+
+    # What always holds
+
+    def compare(self) -> None:
+        """Every message and nothing else is in the file, just as the model has it."""
+        self.model.now = self.clock.ms
+        with connection.cursor() as cursor:
+            cursor.execute(ROWS)
+            rows = cursor.fetchall()
+        records = self.model.messages
+        assert rows == [row_of(records[id]) for id in sorted(records)]
+        assert set(records) | set(self.model.ended) == set(range(1, self.model.last_id + 1))
+        self.compare_claimable()
+
+    def compare_claimable(self) -> None:
+        """Who is claimable, and in which order: asked by taking all, and taking it back."""
+        queues = self.model.queues
+        expected = {name: [m.id for m in self.model.claimable(name)] for name in queues}
+        found = {}
+        with suppress(Undo), transaction.atomic():
+            for name in queues:
+                taken = Message.objects.claim_and_delete(name, limit=1_000)
+                found[name] = [message.pk for message in taken]
+            raise Undo
+        assert found == expected
+        assert Message.objects.claimable() == {name for name in queues if expected[name]}
+
+    def check_invariants(self) -> None:
+        """What the rules promise however they are carried out; the rows are those of the model."""
+        records = self.model.messages.values()
+        tokens = [m.token for m in records if m.state == "locked"]
+        assert len(set(tokens)) == len(tokens)
+        for record in records:
+            if record.state in ("active", "scheduled"):
+                assert record.deliveries < self.model.bound(record)
+        lines = {line for m in records if m.state in UNFINISHED and (line := self.model.line(m))}
+        assert lines == set(self.model.heads)
+        for line in lines:
+            states = [m.state for m in self.model.unfinished(line)]
+            assert states.count("locked") + states.count("deferred") <= 1
+
+
+class Undo(Exception):
+    """Rolls back what was only done to be seen."""
+
+
+def options_of(new: New) -> dict[str, Any]:
+    """The message's options as enqueue() takes them."""
+    given = {
+        "group_id": new.group,
+        "priority": new.priority,
+        "delay": seconds(new.delay),
+        "ttl": seconds(new.ttl),
+        "max_delivery_count": new.bound,
+        "message_id": new.message_id,
+        "subject": new.subject,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def stored(messages: Sequence[Any]) -> list:
+    """Ids, and whether they were there before; of a conflict its class."""
+    return [
+        (m.pk, m.duplicate) if isinstance(m, Message) else type(m) for m in messages
+    ]

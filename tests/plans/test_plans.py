@@ -1,0 +1,190 @@
+"""Every statement's plan is pinned: without statistics, and with those of a database at its worst.
+
+A statement whose plan depends on what ANALYZE saw last is one bad night away from walking a
+million rows under the write lock.
+"""
+
+import re
+
+import pytest
+
+from tests.support.plans import (
+    POPULATIONS,
+    accesses,
+    analyzed_database,
+    empty_database,
+    plan_of,
+)
+from tests.support.statements import statements
+
+# One process builds the databases, whatever the number of workers.
+pytestmark = pytest.mark.xdist_group("plans")
+
+STATEMENTS = statements()
+ON_MESSAGES = {name: s for name, s in STATEMENTS.items() if "mqlite_messages" in s.sql}
+
+BY_ID = "INTEGER PRIMARY KEY (rowid=?)"
+HEADS = "INDEX mqlite_messages_active (queue=? AND blocked=?)"
+DEAD = "INDEX mqlite_messages_dead (queue=?)"
+DEAD_SINCE = "INDEX mqlite_messages_dead (queue=? AND finished_at<?)"
+COMPLETED_SINCE = "INDEX mqlite_messages_completed (queue=? AND finished_at<?)"
+EACH_STATE = {
+    f"INDEX mqlite_messages_{state} (queue=?)"
+    for state in ("active", "locked", "scheduled", "deferred", "dead", "completed")
+}
+
+# How each statement gets at messages: these ways and no others.
+EXPECTED = {
+    "browse.PEEK": {"INDEX mqlite_messages_active (queue=?)"},
+    "browse.PEEK_DEAD_LETTERS": {DEAD},
+    "cancel.CANCEL": {BY_ID},
+    "claim.CLAIM": {BY_ID, HEADS},
+    "claim.CLAIMABLE": {HEADS},
+    "claim.CLAIM_AND_DELETE": {BY_ID, HEADS},
+    "claim.CLAIM_DEFERRED": {BY_ID},
+    "claim_attempt.REPLAY_ATTEMPT": {BY_ID},
+    "enqueue.ENQUEUE": set(),
+    "enqueue.ENQUEUE_MANY": set(),
+    "prune.COMPLETED_TO_PRUNE": {COMPLETED_SINCE},
+    "prune.DEAD_LETTER_BOUNDS": {DEAD},
+    "prune.PRUNE_COMPLETED": {BY_ID, COMPLETED_SINCE},
+    "prune.TOO_LARGE": {DEAD},
+    "prune.TOO_MANY": {DEAD},
+    "prune.TOO_OLD": {DEAD_SINCE},
+    "queues.ORDERING_HOLDERS": EACH_STATE - {"INDEX mqlite_messages_completed (queue=?)"},
+    "queues.QUEUE_STATS": EACH_STATE | {HEADS},
+    "reap.ACTIVATE_DUE": {BY_ID, "INDEX mqlite_messages_scheduled (queue=? AND visible_at<?)"},
+    "reap.BURY_EXPIRED": {BY_ID},
+    "reap.DISCARD_EXPIRED": {BY_ID},
+    "reap.EXPIRED": {"INDEX mqlite_messages_expiring (expires_at>? AND expires_at<?)"},
+    "reap.NEXT_EVENT": {
+        "INDEX mqlite_messages_expiring (expires_at>?)",
+        "INDEX mqlite_messages_locked (queue=?)",
+        "INDEX mqlite_messages_scheduled (queue=?)",
+    },
+    "reap.RELEASE_EXPIRED": {BY_ID, "INDEX mqlite_messages_locked (queue=? AND locked_until<?)"},
+    "redrive.COPY_DEAD_LETTERS": {BY_ID},
+    "redrive.DEAD_LETTER_IDS": {DEAD_SINCE},
+    "redrive.PURGE": {BY_ID},
+    "redrive.REDRIVE": {BY_ID},
+    "redrive.UNGROUPED_DEAD_LETTER": {BY_ID},
+    "renew.RENEW": {BY_ID},
+    "settle.ABANDON": {BY_ID},
+    "settle.BACKOFF": {BY_ID},
+    "settle.COMPLETE": {BY_ID},
+    "settle.DEFER": {BY_ID},
+    "settle.REJECT": {BY_ID},
+    "settle.RETAIN": {BY_ID},
+    "topics.EMPTY_QUEUE": EACH_STATE | {BY_ID},
+}
+
+
+@pytest.fixture(scope="module")
+def databases():
+    """One without statistics, one for each population with them."""
+    made = {population: analyzed_database(population) for population in POPULATIONS}
+    made["no statistics"] = empty_database()
+    yield made
+    for connection in made.values():
+        connection.close()
+
+
+def in_each(databases, look):
+    """What `look` finds, by database, where it finds anything."""
+    return {name: found for name, connection in databases.items() if (found := look(connection))}
+
+
+@pytest.mark.rule("11.2")
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_no_statement_walks_the_messages(databases, name):
+    sql = STATEMENTS[name].sql
+
+    def walked(connection):
+        plan = plan_of(connection, sql)
+        return plan if "SCAN" in accesses(plan, sql, "mqlite_messages") else None
+
+    assert in_each(databases, walked) == {}
+
+
+@pytest.mark.rule("11.2")
+@pytest.mark.parametrize("name", ON_MESSAGES)
+def test_messages_are_found_by_the_index_that_was_made_for_it(databases, name):
+    sql = STATEMENTS[name].sql
+
+    def other(connection):
+        found = accesses(plan_of(connection, sql), sql, "mqlite_messages")
+        return found if found != EXPECTED.get(name) else None
+
+    assert in_each(databases, other) == {}
+
+
+def test_the_list_of_expected_plans_has_no_statement_too_many():
+    assert set(EXPECTED) - set(ON_MESSAGES) == set()
+
+
+@pytest.mark.rule("11.2")
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(name for name in STATEMENTS if name.startswith("claim.")),
+        "browse.PEEK",
+        "browse.PEEK_DEAD_LETTERS",
+        "queues.QUEUE_STATS",
+        "redrive.DEAD_LETTER_IDS",
+    ],
+)
+def test_rows_come_in_the_order_of_the_index_and_are_not_sorted(databases, name):
+    def sorted_anew(connection):
+        plan = plan_of(connection, STATEMENTS[name].sql)
+        return [line for line in plan if "TEMP B-TREE" in line]
+
+    assert in_each(databases, sorted_anew) == {}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize(
+    "table", ["mqlite_settlement_receipts", "mqlite_receive_attempts", "mqlite_dedup"]
+)
+def test_no_statement_walks_the_records_of_what_was_asked_before(databases, name, table):
+    sql = STATEMENTS[name].sql
+
+    def walked(connection):
+        plan = plan_of(connection, sql)
+        return plan if "SCAN" in accesses(plan, sql, table) else None
+
+    assert in_each(databases, walked) == {}
+
+
+def triggers():
+    """The statements inside each trigger; what they know of the row they run for is bound."""
+    connection = empty_database()
+    found = {}
+    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+    for name, sql in rows.fetchall():
+        body = re.search(r"\bBEGIN\b(.*)\bEND\b", sql, re.DOTALL)[1]
+        for number, statement in enumerate(filter(str.strip, body.split(";"))):
+            found[f"{name}[{number}]"] = re.sub(r"\b(NEW|OLD)\.(\w+)", r":\2", statement)
+    connection.close()
+    return found
+
+
+TRIGGERS = triggers()
+
+
+def test_the_triggers_were_found():
+    assert len(TRIGGERS) >= 5
+
+
+@pytest.mark.parametrize("name", TRIGGERS)
+def test_a_trigger_finds_its_line_by_index(databases, name):
+    sql = TRIGGERS[name]
+    allowed = {
+        BY_ID,
+        "INDEX mqlite_messages_head (queue=? AND line=?)",
+        "INDEX mqlite_messages_waiting (queue=? AND line=?)",
+    }
+
+    def other(connection):
+        return accesses(plan_of(connection, sql), sql, "mqlite_messages") - allowed
+
+    assert in_each(databases, other) == {}

@@ -1,0 +1,120 @@
+"""Query plans of the store's statements, on databases of several kinds."""
+
+import random
+import re
+import sqlite3
+
+from tests.support.schema import GOLDEN
+from tests.support.statements import PARAMETER
+
+NOW = 1_767_225_600_000
+STATES = ("active", "locked", "deferred", "scheduled", "completed", "dead_lettered")
+
+# ANALYZE remembers the database as it was, and the planner believes it long after.
+POPULATIONS = {
+    # queues, messages, weight of each state as in STATES
+    "mixed": (20, 5_000, (1, 1, 1, 1, 1, 1)),
+    "one queue of leases": (1, 5_000, (2, 96, 0, 2, 0, 0)),
+    "one busy queue": (1, 5_000, (90, 5, 0, 5, 0, 0)),
+    "graveyard": (3, 5_000, (1, 1, 0, 1, 1, 96)),
+    "archive": (3, 5_000, (1, 1, 0, 1, 96, 1)),
+    "set aside": (3, 5_000, (1, 1, 96, 1, 1, 0)),
+    "waiting for their time": (3, 5_000, (1, 1, 1, 96, 1, 0)),
+    "many queues": (1_000, 5_000, (1, 1, 1, 1, 1, 1)),
+}
+
+
+def empty_database() -> sqlite3.Connection:
+    """In memory, with the schema of the golden file."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.executescript(GOLDEN.read_text(encoding="utf-8"))
+    return connection
+
+
+def analyzed_database(population: str) -> sqlite3.Connection:
+    """One with so many messages in these states, and the planner's statistics of them."""
+    connection = empty_database()
+    queues, messages, weights = POPULATIONS[population]
+    chance = random.Random(0)
+    connection.execute("BEGIN")
+    connection.executemany(
+        "INSERT INTO mqlite_queues (name, created_at, updated_at) VALUES (?, 0, 0)",
+        [(f"q{number}",) for number in range(queues)],
+    )
+    connection.executemany(
+        "INSERT INTO mqlite_subscriptions VALUES (?, ?, '', 0)",
+        [(f"q{number}", f"t{number % 9}") for number in range(queues)],
+    )
+    connection.executemany(
+        "INSERT INTO mqlite_messages (queue, state, priority, line, blocked, visible_at,"
+        " enqueued_at, expires_at, locked_until, lock_token, message_id, finished_at, body)"
+        " VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, x'00')",
+        [
+            _message(chance, number, f"q{number % queues}", *chance.choices(STATES, weights))
+            for number in range(messages)
+        ],
+    )
+    records = [(f"q{number % queues}", number, NOW + number) for number in range(messages)]
+    connection.executemany(
+        "INSERT INTO mqlite_settlement_receipts VALUES (?2, 't', ?1, 'complete', '', ?3)", records
+    )
+    connection.executemany("INSERT INTO mqlite_dedup VALUES (?1, ?2, '', ?2, ?3)", records)
+    connection.executemany(
+        "INSERT INTO mqlite_receive_attempts VALUES (?1, ?2, '[]', ?3)", records
+    )
+    connection.execute("COMMIT")
+    connection.execute("ANALYZE")
+    return connection
+
+
+def _message(chance: random.Random, number: int, queue: str, state: str) -> tuple[object, ...]:
+    """A third of them are in one of many lines, behind its head while they are unfinished."""
+    line = f"line {chance.randrange(500)}" if chance.randrange(3) == 0 else None
+    finished = state in ("completed", "dead_lettered")
+    near = NOW + chance.randrange(-10_000, 10_000)
+    return (
+        queue,
+        state,
+        chance.choice([0, 0, 0, 5]),
+        line,
+        int(line is not None and not finished),
+        near,
+        chance.choice([0, 0, near]),
+        near if state == "locked" else 0,
+        "t" if state == "locked" else None,
+        chance.choice([None, f"m{number}"]),
+        near if finished else 0,
+    )
+
+
+class _Anything(dict[str, None]):
+    """Whatever a statement asks for; without STAT4 the plan does not depend on it."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+
+def plan_of(connection: sqlite3.Connection, sql: str) -> list[str]:
+    """The lines of EXPLAIN QUERY PLAN."""
+    native = PARAMETER.sub(r":\1", sql).replace("%%", "%")
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {native}", _Anything()).fetchall()
+    return [detail for *_, detail in rows]
+
+
+_TABLES = re.compile(r"\b(?:FROM|JOIN|UPDATE|INTO)\s+(mqlite_\w+)(?:\s+AS\s+(\w+))?")
+_ACCESS = re.compile(r"(SCAN|SEARCH) (?:TABLE )?(\w+)(?: USING (.*))?")
+
+
+def accesses(plan: list[str], sql: str, table: str) -> set[str]:
+    """How the plan gets at the rows of the table, whatever it is called in the statement.
+
+    "INDEX name (terms)" for a search, "SCAN" for a walk from end to end, with an index or not.
+    """
+    names = {alias or name for name, alias in _TABLES.findall(sql) if name == table}
+    found = set()
+    for line in plan:
+        match = _ACCESS.match(line)
+        if match and match[2] in names:
+            searched = match[1] == "SEARCH" and match[3]
+            found.add(match[3].replace("COVERING ", "") if searched else "SCAN")
+    return found

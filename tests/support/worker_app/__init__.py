@@ -1,0 +1,1 @@
+"""An app whose handlers do what their message says, for tests with real workers."""

@@ -1,0 +1,42 @@
+"""Django settings of the worker processes that tests start."""
+
+import os
+
+from django_mqlite.conf import sqlite_options
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": os.environ["MQLITE_TEST_DATABASE"],
+        "OPTIONS": sqlite_options(
+            timeout=float(os.environ.get("MQLITE_TEST_TIMEOUT", "5")),
+            synchronous=os.environ.get("MQLITE_TEST_SYNCHRONOUS", "FULL"),
+        ),
+    }
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+INSTALLED_APPS = ["django_mqlite", "tests.support.worker_app"]
+SECRET_KEY = "not a secret"
+SILENCED_SYSTEM_CHECKS = ["mqlite.W001"]
+USE_TZ = True
+
+MQLITE = {
+    "QUEUES": {
+        "jobs": {"backoff_base": 0},
+        "more-jobs": {},
+        "groups": {"ordering_mode": "group_fifo", "backoff_base": 0},
+        "strict": {"ordering_mode": "strict_fifo", "backoff_base": 0},
+        "atomic": {"backoff_base": 0},
+        "async": {},
+        "noop": {},
+        "nobody": {},  # has no handler
+    }
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": {"format": "%(levelname)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "loggers": {"django_mqlite": {"handlers": ["stderr"], "level": "INFO"}},
+}

@@ -1,0 +1,38 @@
+"""The one clock."""
+
+import threading
+import time
+
+import pytest
+
+from django_mqlite import clock
+from tests.support.fake_clock import START_MS, FakeClock
+
+
+def test_without_a_test_it_is_the_wall_clock_in_milliseconds():
+    before = time.time_ns() // 1_000_000
+    now = clock.now_ms()
+    after = time.time_ns() // 1_000_000
+
+    assert before <= now <= after
+
+
+def test_a_clock_in_use_tells_the_time_in_every_thread_and_goes_when_the_block_ends():
+    told = []
+
+    with clock.use_clock(FakeClock()) as fake:
+        fake.advance(1)
+        thread = threading.Thread(target=lambda: told.append(clock.now_ms()))
+        thread.start()
+        thread.join()
+
+    assert told == [START_MS + 1_000]
+    assert clock.now_ms() > START_MS + 1_000
+
+
+def test_the_clock_before_comes_back_when_the_block_fails():
+    with clock.use_clock(FakeClock()) as outer:
+        with pytest.raises(RuntimeError), clock.use_clock(FakeClock(5)):
+            raise RuntimeError
+
+        assert clock.now_ms() == outer.now_ms()
