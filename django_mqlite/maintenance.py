@@ -25,6 +25,16 @@ def release_expired(using: str, *, limit: int) -> int:
     return len(released)
 
 
+def release_worker(using: str, worker: str, *, reason: str, limit: int) -> int:
+    """End at most `limit` leases of a worker that is gone, whatever is left of them."""
+    with write_transaction(using) as connection:
+        now = clock.now_ms()
+        released = reap.release_worker(connection, worker, reason=reason, now=now, limit=limit)
+        if released:
+            transaction.on_commit(partial(_tell, using, released, now), using=using, robust=True)
+    return len(released)
+
+
 def activate_due(using: str, *, limit: int) -> int:
     """Make at most `limit` scheduled messages claimable whose time has come."""
     with write_transaction(using) as connection:

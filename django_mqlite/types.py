@@ -112,6 +112,26 @@ Outcome = Completion | Abandonment | Rejection | Deferral
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRecord:
+    """What a worker has written about itself; `seen_at` is when, epoch milliseconds.
+
+    `process_started_at` in seconds, as the system counts them: with the pid it names one process.
+    """
+
+    worker: str
+    host: str
+    boot_id: str
+    pid_namespace: int
+    pid: int
+    process_started_at: float
+    queues: tuple[str, ...]
+    slots: int
+    in_flight: int
+    started_at: int
+    seen_at: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
     """How many messages of a queue are in each state, and since when its next one has been due."""
 

@@ -188,7 +188,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
 
 
 def _batches(ids: Iterable[int]) -> Iterator[list[int]]:
-    wanted = list(ids)
+    wanted = list(dict.fromkeys(ids))  # an id said twice would be copied twice
     for start in range(0, len(wanted), BATCH):
         yield wanted[start : start + BATCH]
 

@@ -68,6 +68,6 @@ class SettleVerbs(VerbManager["Message"]):
                 connection, leases, now=clock.now_ms(), lock_duration=lock_duration_ms
             )
         for message in messages:
-            if message.lock_token in until:
-                message.locked_until = moment(until[message.lock_token])
-        return [message.lock_token in until for message in messages]
+            if message.lease in until:
+                message.locked_until = moment(until[message.lease])
+        return [message.lease in until for message in messages]

@@ -24,13 +24,11 @@ CLAIM = Statement(
            lock_token = %(secret)s || printf('%%016x', id),
            locked_by = %(worker)s,
            delivery_count = delivery_count + 1
-     WHERE id IN (SELECT m.id
-                    FROM mqlite_queues AS q
-                    JOIN mqlite_messages AS m ON m.queue = q.name
-                   WHERE q.name = %(queue)s AND q.paused = 0
-                     AND m.state = 'active' AND m.blocked = 0
-                     AND (m.expires_at = 0 OR m.expires_at > %(now)s)
-                   ORDER BY m.priority DESC, m.id
+     WHERE id IN (SELECT id FROM mqlite_messages
+                   WHERE queue = %(queue)s AND state = 'active' AND blocked = 0
+                     AND (expires_at = 0 OR expires_at > %(now)s)
+                     AND (SELECT paused FROM mqlite_queues WHERE name = %(queue)s) = 0
+                   ORDER BY priority DESC, id
                    LIMIT %(limit)s)
     RETURNING id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
               locked_at, locked_until, lock_token, locked_by, delivery_count, max_delivery_count,
@@ -83,7 +81,7 @@ CLAIM_DEFERRED = Statement(
            delivery_count = delivery_count + 1
      WHERE id IN (SELECT m.id
                     FROM json_each(%(ids)s) AS wanted
-                    JOIN mqlite_messages AS m ON m.id = wanted.value
+                   CROSS JOIN mqlite_messages AS m ON m.id = wanted.value
                     JOIN mqlite_queues AS q ON q.name = m.queue
                    WHERE m.queue = %(queue)s AND q.paused = 0
                      AND m.state = 'deferred' AND m.blocked = 0
@@ -125,13 +123,11 @@ CLAIM_AND_DELETE = Statement(
     "claim_and_delete",
     """
     DELETE FROM mqlite_messages
-     WHERE id IN (SELECT m.id
-                    FROM mqlite_queues AS q
-                    JOIN mqlite_messages AS m ON m.queue = q.name
-                   WHERE q.name = %(queue)s AND q.paused = 0
-                     AND m.state = 'active' AND m.blocked = 0
-                     AND (m.expires_at = 0 OR m.expires_at > %(now)s)
-                   ORDER BY m.priority DESC, m.id
+     WHERE id IN (SELECT id FROM mqlite_messages
+                   WHERE queue = %(queue)s AND state = 'active' AND blocked = 0
+                     AND (expires_at = 0 OR expires_at > %(now)s)
+                     AND (SELECT paused FROM mqlite_queues WHERE name = %(queue)s) = 0
+                   ORDER BY priority DESC, id
                    LIMIT %(limit)s)
     RETURNING id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
               locked_at, locked_until, lock_token, locked_by, delivery_count + 1,

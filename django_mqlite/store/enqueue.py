@@ -82,7 +82,8 @@ def enqueue(
 
 
 # Many in one statement and one pass. The bodies travel as one BLOB and are cut out by offset,
-# because JSON cannot carry arbitrary bytes; ORDER BY keeps the ids in the order given.
+# because JSON cannot carry arbitrary bytes; ORDER BY keeps the ids in the order given. substr() of
+# an empty BLOB is NULL.
 ENQUEUE_MANY = Statement(
     "enqueue_many",
     """
@@ -101,7 +102,8 @@ ENQUEUE_MANY = Statement(
                 WHEN default_ttl_ms = 0 THEN visible_at + ttl
                 ELSE visible_at + min(ttl, default_ttl_ms) END,
            own_max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
-           content_type, properties, substr(%(bodies)s, body_start, body_length)
+           content_type, properties,
+           coalesce(substr(%(bodies)s, body_start, body_length), x'')
       FROM (SELECT key AS place,
                    json_extract(value, '$[0]') AS visible_at,
                    json_extract(value, '$[1]') AS ttl,

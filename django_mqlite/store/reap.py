@@ -70,6 +70,63 @@ def release_expired(connection: Connection, *, now: int, limit: int) -> list[Rel
     ]
 
 
+# The same rule for the leases of one worker that is known to be gone: waiting for them to run out
+# would only cost time. Few messages are locked at once, so the worker's name needs no index.
+RELEASE_WORKER = Statement(
+    "release_worker",
+    """
+    UPDATE mqlite_messages AS m
+       SET state = CASE WHEN m.delivery_count >= bound THEN 'dead_lettered' ELSE 'active' END,
+           finished_at = CASE WHEN m.delivery_count >= bound THEN %(now)s ELSE 0 END,
+           dead_letter_reason =
+               CASE WHEN m.delivery_count >= bound THEN 'MaxDeliveryCountExceeded' END,
+           dead_letter_description =
+               CASE WHEN m.delivery_count >= bound
+                    THEN 'the worker of delivery ' || m.delivery_count || ' died' END,
+           errors = json_insert(
+               CASE WHEN json_array_length(m.errors) >= %(max_errors)s
+                    THEN json_remove(m.errors, '$[0]')
+                    ELSE coalesce(m.errors, '[]') END, '$[#]',
+               json_object(
+                   'class', 'django_mqlite.exceptions.WorkerDied',
+                   'message', %(reason)s,
+                   'delivery', m.delivery_count,
+                   'worker', m.locked_by,
+                   'started_at', m.locked_at,
+                   'failed_at', %(now)s)),
+           lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0
+      FROM (SELECT id AS bounded,
+                   coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS bound
+              FROM mqlite_queues AS q
+             CROSS JOIN mqlite_messages AS e INDEXED BY mqlite_messages_locked
+                ON e.queue = q.name
+             WHERE e.state = 'locked' AND e.locked_by = %(worker)s
+             LIMIT %(limit)s)
+     WHERE m.id = bounded
+    RETURNING queue, id, state, delivery_count
+    """,
+)
+
+
+def release_worker(
+    connection: Connection, worker: str, *, reason: str, now: int, limit: int
+) -> list[Released]:
+    """Make at most `limit` messages that `worker` holds claimable again, or dead letters."""
+    rows = fetch_all(
+        connection,
+        RELEASE_WORKER,
+        worker=worker,
+        reason=reason,
+        now=now,
+        limit=limit,
+        max_errors=MAX_ERRORS,
+    )
+    return [
+        Released(queue=queue, message_id=id, state=state, delivery_count=deliveries)
+        for queue, id, state, deliveries in rows
+    ]
+
+
 # Served by mqlite_messages_scheduled (queue, visible_at) WHERE state = 'scheduled', like above.
 ACTIVATE_DUE = Statement(
     "activate_due",

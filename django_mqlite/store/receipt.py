@@ -40,7 +40,7 @@ def write_receipts(
 REPLAYED = Statement(
     "replayed",
     """
-    SELECT r.lock_token
+    SELECT r.queue, r.message, r.lock_token
       FROM json_each(%(leases)s) AS lease
       JOIN mqlite_settlement_receipts AS r
         ON r.message = json_extract(lease.value, '$[0]')
@@ -64,8 +64,9 @@ def replayed(
         arguments=arguments,
         now=now,
     )
-    tokens = {token for (token,) in rows}
-    return frozenset(lease for lease in leases if lease.lock_token in tokens)
+    return frozenset(
+        Lease(queue=queue, message_id=id, lock_token=token) for queue, id, token in rows
+    )
 
 
 # Served by mqlite_receipts_expiry (expires_at).

@@ -15,8 +15,9 @@ class Due(NamedTuple):
 
 
 # In place: the message keeps its id and with it its age and its place in its line, where
-# mqlite_line_return lets it in. `errors` stays, so that the history is still to be read; the time
-# to live does not come back, because who redrives wants the message handled.
+# mqlite_line_return lets it in. `errors` stays, so that the history is still to be read, and is not
+# NULL: that tells a redriven message from a new one, which can be cancelled. The time to live does
+# not come back, because who redrives wants the message handled.
 REDRIVE = Statement(
     "redrive",
     """
@@ -24,10 +25,11 @@ REDRIVE = Statement(
        SET state = CASE WHEN due.delay > 0 THEN 'scheduled' ELSE 'active' END,
            blocked = line IS NOT NULL,
            delivery_count = 0, visible_at = %(now)s + due.delay, expires_at = 0, finished_at = 0,
+           errors = coalesce(errors, '[]'),
            dead_letter_reason = NULL, dead_letter_description = NULL
       FROM (SELECT m.id AS dead, json_extract(wanted.value, '$[1]') AS delay
               FROM json_each(%(dues)s) AS wanted
-              JOIN mqlite_messages AS m ON m.id = json_extract(wanted.value, '$[0]')
+             CROSS JOIN mqlite_messages AS m ON m.id = json_extract(wanted.value, '$[0]')
              WHERE m.state = 'dead_lettered') AS due
      WHERE id = due.dead
     """,
@@ -54,9 +56,9 @@ COPY_DEAD_LETTERS = Statement(
            q.ordering_mode = 'strict_fifo' OR m.group_id IS NOT NULL,
            %(now)s + json_extract(wanted.value, '$[1]'), %(now)s, m.max_delivery_count,
            m.message_id, m.correlation_id, m.reply_to, m.group_id, m.subject, m.content_type,
-           m.properties, m.body, m.errors
+           m.properties, m.body, coalesce(m.errors, '[]')
       FROM json_each(%(dues)s) AS wanted
-      JOIN mqlite_messages AS m ON m.id = json_extract(wanted.value, '$[0]')
+     CROSS JOIN mqlite_messages AS m ON m.id = json_extract(wanted.value, '$[0]')
       JOIN mqlite_queues AS q ON q.name = %(queue)s
      WHERE m.state = 'dead_lettered'
      ORDER BY m.id
@@ -68,7 +70,7 @@ UNGROUPED_DEAD_LETTER = Statement(
     """
     SELECT m.id
       FROM json_each(%(dues)s) AS wanted
-      JOIN mqlite_messages AS m ON m.id = json_extract(wanted.value, '$[0]')
+     CROSS JOIN mqlite_messages AS m ON m.id = json_extract(wanted.value, '$[0]')
       JOIN mqlite_queues AS q ON q.name = %(queue)s
      WHERE m.state = 'dead_lettered' AND m.group_id IS NULL AND q.ordering_mode = 'group_fifo'
      LIMIT 1
@@ -99,7 +101,7 @@ PURGE = Statement(
     DELETE FROM mqlite_messages
      WHERE id IN (SELECT m.id
                     FROM json_each(%(ids)s) AS wanted
-                    JOIN mqlite_messages AS m ON m.id = wanted.value
+                   CROSS JOIN mqlite_messages AS m ON m.id = wanted.value
                    WHERE m.state = 'dead_lettered')
     """,
 )

@@ -16,28 +16,30 @@ RENEW = Statement(
                (SELECT lock_duration_ms FROM mqlite_queues WHERE name = queue)))
      WHERE id IN (SELECT m.id
                     FROM json_each(%(leases)s) AS lease
-                    JOIN mqlite_messages AS m ON m.id = json_extract(lease.value, '$[0]')
+                   CROSS JOIN mqlite_messages AS m ON m.id = json_extract(lease.value, '$[0]')
                    WHERE m.lock_token = json_extract(lease.value, '$[1]')
                      AND m.queue = json_extract(lease.value, '$[2]')
                      AND m.state = 'locked' AND m.locked_until > %(now)s)
-    RETURNING lock_token, locked_until
+    RETURNING queue, id, lock_token, locked_until
     """,
 )
 
 
 def renew(
     connection: Connection, leases: Sequence[Lease], *, now: int, lock_duration: int | None
-) -> dict[str, int]:
-    """Count the leases afresh from `now`; the new deadline by token. Who is missing is lost.
+) -> dict[Lease, int]:
+    """Count the leases afresh from `now`; the new deadline of each. Who is missing is lost.
 
     An expired lease is never revived, even where nobody has claimed the message since.
     """
-    return dict(
-        fetch_all(
-            connection,
-            RENEW,
-            leases=encode_leases(leases),
-            now=now,
-            lock_duration=lock_duration,
-        )
+    rows = fetch_all(
+        connection,
+        RENEW,
+        leases=encode_leases(leases),
+        now=now,
+        lock_duration=lock_duration,
     )
+    return {
+        Lease(queue=queue, message_id=id, lock_token=token): until
+        for queue, id, token, until in rows
+    }

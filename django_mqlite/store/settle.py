@@ -37,7 +37,7 @@ COMPLETE = Statement(
     DELETE FROM mqlite_messages
      WHERE id IN (SELECT m.id
                     FROM json_each(%(leases)s) AS lease
-                    JOIN mqlite_messages AS m ON m.id = json_extract(lease.value, '$[0]')
+                   CROSS JOIN mqlite_messages AS m ON m.id = json_extract(lease.value, '$[0]')
                     JOIN mqlite_queues AS q ON q.name = m.queue
                    WHERE m.lock_token = json_extract(lease.value, '$[1]')
                      AND m.queue = json_extract(lease.value, '$[2]')
@@ -55,7 +55,7 @@ RETAIN = Statement(
            lock_token = NULL, locked_until = 0
      WHERE id IN (SELECT m.id
                     FROM json_each(%(leases)s) AS lease
-                    JOIN mqlite_messages AS m ON m.id = json_extract(lease.value, '$[0]')
+                   CROSS JOIN mqlite_messages AS m ON m.id = json_extract(lease.value, '$[0]')
                     JOIN mqlite_queues AS q ON q.name = m.queue
                    WHERE m.lock_token = json_extract(lease.value, '$[1]')
                      AND m.queue = json_extract(lease.value, '$[2]')
@@ -80,8 +80,9 @@ def complete(connection: Connection, leases: Sequence[Lease], *, now: int) -> Co
     Leases in neither set are lost; a stale one never stops the rest.
     """
     # Rows come back by id, so two leases of one message must not be asked about in one breath.
-    batch = list({lease.message_id: lease for lease in leases}.values())
-    rivals = [lease for lease in leases if lease not in batch]
+    by_message = {lease.message_id: lease for lease in leases}
+    batch = list(by_message.values())
+    rivals = [lease for lease in leases if lease != by_message[lease.message_id]]
     encoded = encode_leases(batch)
     done = {id for (id,) in fetch_all(connection, COMPLETE, leases=encoded, now=now)}
     if len(done) < len(batch):

@@ -101,7 +101,7 @@ class Consumer:
         except Error as error:
             return self._faults.failed(error)
         self._faults.cleared()
-        self._idle = not queues and not self._pool.running
+        self._idle = not (self._look or queues or self._pool.running)
         if self._look and claim and self._free > 0:
             return 0
         until_reap = self._reap_at - time.monotonic() if self._reaper else LONGEST_REST

@@ -8,6 +8,7 @@ from ..exceptions import QueueNotFound, SchemaVersionMismatch
 from ..handlers import Handler
 from ..models import Queue
 from ..schema import check_schema
+from ..store.transactions import admit
 from ..transactions import write_transaction
 from .faults import advice
 
@@ -20,8 +21,10 @@ def check_writable(using: str) -> None:
     """Be admitted as the writer once: a read-only or locked database is told at the start."""
     try:
         check_schema(connections[using])
-        with write_transaction(using):
-            pass
+        with write_transaction(using) as connection:
+            admit(
+                connection
+            )  # BEGIN IMMEDIATE on a read-only file begins to read, and says nothing
     except SchemaVersionMismatch as error:
         raise NotReady(str(error)) from error
     except Error as error:

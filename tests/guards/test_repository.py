@@ -2,6 +2,7 @@
 
 import ast
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -11,6 +12,7 @@ MACHINE_PATH = re.compile(r"(?<![\w.~-])/(root|home|work|Users)/\w")
 LEFTOVER = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X])\b")
 # Each is a second word for something that has one already.
 WRONG_WORDS = {"ack", "cleaner", "dequeue", "heartbeat", "janitor", "nack", "requeue", "snooze"}
+WRONG_PAIRS = {("receipt", "handle"), ("visibility", "timeout")}
 
 
 @pytest.mark.parametrize("pattern", [MACHINE_PATH, LEFTOVER], ids=["machine path", "leftover"])
@@ -36,16 +38,52 @@ def names_in(tree: ast.Module) -> set[str]:
                 names.add(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name))
             case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
                 names.add(name)
+            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.alias(asname=str(name)):
+                names.add(name)
     return names
+
+
+def wrong_words_in(tree: ast.Module) -> set[str]:
+    return {
+        name
+        for name in names_in(tree)
+        if WRONG_WORDS & set(words := name.lower().split("_"))
+        or WRONG_PAIRS & set(pairwise(words))
+    }
 
 
 @pytest.mark.parametrize(
     "path", python_files(PACKAGE), ids=lambda path: str(path.relative_to(PACKAGE))
 )
 def test_identifiers_use_the_glossary(path):
-    wrong = {name for name in names_in(tree_of(path)) if WRONG_WORDS & set(name.lower().split("_"))}
+    assert wrong_words_in(tree_of(path)) == set()
 
-    assert wrong == set()
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "def ack(message): ...",
+        "async def send_heartbeat(): ...",
+        "class RequeueCommand: ...",
+        "class Janitor: ...",
+        "def f(*, nack=False): ...",
+        "snooze_ms = 5",
+        "self.visibility_timeout = 5",
+        "RECEIPT_HANDLE: str",
+        "for requeue in []: ...",
+        "from .settle import complete as ack",
+    ],
+)
+def test_a_second_word_for_the_same_thing_is_seen(line):
+    assert wrong_words_in(ast.parse(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["acknowledged = pack = back = stack = 1", "def fetch_all(): ...", "receipt = timeout = 1"],
+)
+def test_words_that_only_look_like_it_are_left_alone(line):
+    assert wrong_words_in(ast.parse(line)) == set()
 
 
 def test_every_statement_is_used():

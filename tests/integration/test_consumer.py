@@ -232,6 +232,22 @@ def test_a_head_that_is_completed_lets_the_next_of_its_group_pass(make_consumer,
     assert ids(pool.running) == [second.pk]
 
 
+def test_a_burst_goes_on_with_the_next_of_a_line(make_consumer, pool, group_queue):
+    first, second = enqueue(group_queue, 2, group_id="a")
+    consumer = make_consumer(queues=("groups",), burst=True)
+    settle_down(consumer)
+    pool.end(pool.running[0])
+
+    consumer.poll()
+    assert not consumer._done
+    settle_down(consumer)
+    assert ids(pool.running) == [second.pk]
+
+    pool.end(pool.running[0])
+    settle_down(consumer)
+    assert consumer._done
+
+
 def test_what_the_handler_has_settled_is_left_alone(make_consumer, pool, queue, caplog):
     enqueue(queue, 1)
     consumer = make_consumer()

@@ -1,6 +1,7 @@
 """One message, one handler: how it ends, what is committed, and what is left behind."""
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 from contextlib import closing
@@ -93,7 +94,7 @@ def test_what_a_handler_raises_after_settling_is_still_told(message):
     assert finished.settled
 
 
-# atomic=True
+# Atomic handlers
 
 
 def test_effects_and_completion_commit_together(message):
@@ -150,10 +151,8 @@ def test_a_lease_that_is_lost_in_an_atomic_handler_takes_the_effects_with_it(mes
 def test_a_swallowed_database_error_does_not_commit_half_of_the_work(message):
     def work_badly(message):
         work(message)
-        try:
+        with contextlib.suppress(IntegrityError):
             work(message)  # the name is unique
-        except IntegrityError:
-            pass
 
     finished = run_atomic(work_badly, message)
 
@@ -198,7 +197,7 @@ def test_an_atomic_handler_has_the_write_lock_from_the_start_in_every_transactio
     assert connection.transaction_mode == "DEFERRED"
 
 
-# async def
+# Coroutines
 
 
 def test_a_coroutine_runs_to_its_end(message):
@@ -230,7 +229,10 @@ def test_a_function_that_returns_a_coroutine_is_waited_for(message):
     async def work_async(message):
         await Group.objects.acreate(name="effect")
 
-    finished = run(lambda message: work_async(message), message)
+    def decorated(message):
+        return work_async(message)
+
+    finished = run(decorated, message)
 
     assert finished.error is None
     assert was_done()

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.support.powers import needs_file_modes, obey_file_modes
+from tests.support.powers import OBEYING_FILE_MODES, needs_file_modes
 
 QUICKLY = {"MQLITE_TEST_TIMEOUT": "0.05"}
 
@@ -82,11 +82,11 @@ def test_a_database_that_is_opened_read_only(database, command):
 def test_a_database_that_must_not_be_written(database, message, which):
     before = database.row(message)
     database.close()  # with the last connection goes the WAL
-    path = database.path if which == "file" else database.directory
+    path = database.path if which == "file" else database.path.parent
     mode = path.stat().st_mode
     path.chmod(0o555 if which == "directory" else 0o444)
     try:
-        line = refusal(database.start(prepare=obey_file_modes))
+        line = refusal(database.start(launcher=OBEYING_FILE_MODES))
     finally:
         path.chmod(mode)
 
@@ -109,6 +109,15 @@ def test_tables_that_are_not_there(tmp_path, database, command):
     line = refusal(database.run(command, MQLITE_TEST_DATABASE=empty))
 
     assert re.search("no such table: .*; run `manage.py migrate`", line)
+
+
+@pytest.mark.parametrize("command", ["runworker", "runreaper"])
+@pytest.mark.usefixtures("untouched")
+def test_tables_of_a_newer_release(database, command):
+    with database.other_program() as other:
+        other.execute("UPDATE mqlite_meta SET value = '999' WHERE key = 'schema'")
+
+    assert "schema 999" in refusal(database.run(command))
 
 
 def test_a_file_that_is_no_database(tmp_path, database):

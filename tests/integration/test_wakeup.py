@@ -95,19 +95,18 @@ def test_a_transaction_rings_once_it_has_committed(hung):
 
 @hears_doorbells
 def test_a_rollback_does_not_ring(hung):
-    with pytest.raises(ZeroDivisionError), transaction.atomic():
+    with transaction.atomic():
         enqueue()
-        raise ZeroDivisionError
+        transaction.set_rollback(True)
 
     assert not rung(hung)
 
 
 @hears_doorbells
 def test_a_savepoint_that_is_rolled_back_does_not_ring(hung):
-    with transaction.atomic():
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
-            enqueue()
-            raise ZeroDivisionError
+    with transaction.atomic(), transaction.atomic():
+        enqueue()
+        transaction.set_rollback(True)  # the inner one's
 
     assert not rung(hung)
 

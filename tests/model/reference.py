@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from django_mqlite import (
@@ -27,8 +27,17 @@ UNFINISHED = {"active", "scheduled", "locked", "deferred"}
 TABLES = ("queues", "messages", "heads", "receipts", "attempts", "seen", "ended", "last_id")
 
 
-@dataclass(kw_only=True)
-class Options:
+class Terse:
+    """Says only what is not at its default, so that a failing example can be read."""
+
+    def __repr__(self) -> str:
+        said = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]  # type: ignore[arg-type]
+        given = ", ".join(f"{name}={value!r}" for name, value, default in said if value != default)
+        return f"{type(self).__name__}({given})"
+
+
+@dataclass(kw_only=True, repr=False)
+class Options(Terse):
     """What a queue is told."""
 
     ordering_mode: str = "standard"
@@ -46,8 +55,8 @@ class Options:
     paused: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class New:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class New(Terse):
     """A message before it is one; None is "not given"."""
 
     body: bytes = b""
@@ -74,6 +83,7 @@ class Record:
     locked_until: int = 0
     token: str | None = None
     deliveries: int = 0
+    delivered: bool = False
     finished_at: int = 0
     reason: str | None = None
     description: str | None = None
@@ -149,10 +159,10 @@ class Reference:
             return {queue: self.enqueue(queue, new) for queue in wanting}
 
     def check_values(self, queue: str, new: New) -> None:
-        if new.ttl == 0:
-            raise ValueError("ttl")
         if new.priority and new.group:
             raise PriorityRefused(queue)
+        if new.ttl == 0:
+            raise ValueError("ttl")
 
     def check(self, queue: str, new: New) -> None:
         self.check_values(queue, new)
@@ -237,14 +247,13 @@ class Reference:
     # Claim (2, 4.5)
 
     def claimable(self, queue: str) -> list[Record]:
+        return sorted(self.eligible(queue, "active"), key=lambda m: (-m.priority, m.id))
+
+    def eligible(self, queue: str, state: str) -> list[Record]:
         if self.queues[queue].paused:
             return []
-        ready = [
-            m
-            for m in self.messages.values()
-            if m.queue == queue and m.state == "active" and self.is_head(m) and not self.over(m)
-        ]
-        return sorted(ready, key=lambda m: (-m.priority, m.id))
+        found = [m for m in self.messages.values() if (m.queue, m.state) == (queue, state)]
+        return [m for m in found if self.is_head(m) and not self.over(m)]
 
     def claim(
         self, queue: str, limit: int, lock: int | None, attempt: str | None, tokens: Sequence[str]
@@ -265,12 +274,8 @@ class Reference:
     ) -> list[Record]:
         self.refuse_in_transaction()
         self.must_exist(queue)
-        wanted = [self.messages[id] for id in sorted(set(ids)) if id in self.messages]
-        return self.lock(
-            [m for m in wanted if m.queue == queue and m.state == "deferred" and self.is_head(m)],
-            lock,
-            tokens,
-        )
+        wanted = [m for m in self.eligible(queue, "deferred") if m.id in set(ids)]
+        return self.lock(wanted, lock, tokens)
 
     def claim_and_delete(self, queue: str, limit: int) -> list[Record]:
         self.must_exist(queue)
@@ -289,10 +294,11 @@ class Reference:
     ) -> list[Record]:
         assert len(set(tokens) - self.tokens) == len(tokens), "a token was used before"
         self.tokens.update(tokens)
-        for record, token in zip(records, tokens, strict=True):
+        missing = [f"missing token {n}" for n in range(len(tokens), len(records))]
+        for record, token in zip(records, [*tokens, *missing], strict=False):
             record.state, record.token = "locked", token
             record.locked_until = self.now + (lock or self.queues[record.queue].lock_duration)
-            record.deliveries += 1
+            record.deliveries, record.delivered = record.deliveries + 1, True
         return list(records)
 
     # Settle (3, 4)
@@ -376,20 +382,20 @@ class Reference:
 
     def cancel(self, id: int) -> bool:
         record = self.messages.get(id)
-        if record is None or record.state != "scheduled" or record.deliveries:
+        if record is None or record.state != "scheduled" or record.delivered:
             return False
         self.delete(record, "cancelled")
         return True
 
-    def dead(self, queue: str, *, age: int = 0) -> list[Record]:
+    def dead(self, queue: str) -> list[Record]:
         """The longest dead first."""
         found = [m for m in self.messages.values() if (m.queue, m.state) == (queue, "dead_lettered")]
-        old = [m for m in found if m.finished_at <= self.now - age]
-        return sorted(old, key=lambda m: (m.finished_at, m.id))
+        return sorted(found, key=lambda m: (m.finished_at, m.id))
 
-    def dead_ids(self, queue: str, *, age: int = 0, limit: int | None = None) -> list[int]:
+    def dead_ids(self, queue: str, limit: int | None = None, age: int | None = None) -> list[int]:
         self.must_exist(queue)
-        return [m.id for m in self.dead(queue, age=age)][:limit]
+        dead = self.dead(queue)
+        return [m.id for m in dead if age is None or m.finished_at <= self.now - age][:limit]
 
     def redrive(
         self, ids: Sequence[int], *, into: str | None = None, interval: int = 0
@@ -410,6 +416,7 @@ class Reference:
             moved = self.add(into, record.new, delay=delay)
             if self.queues[into].ordering_mode == "strict_fifo":
                 moved.priority = 0
+            moved.delivered = record.delivered
             self.delete(record, f"now {moved.id}")
             return moved.id
         record.deliveries = record.expires_at = record.finished_at = 0
@@ -466,6 +473,12 @@ class Reference:
         for table in (self.receipts, self.attempts, self.seen):
             for key in [key for key, value in table.items() if value[-1] <= self.now]:
                 del table[key]
+
+    def deadlines(self) -> list[int]:
+        """Every moment at which something ends by itself."""
+        ends = {t for m in self.messages.values() for t in (m.locked_until, m.visible_at, m.expires_at)}
+        kept = (self.receipts, self.attempts, self.seen)
+        return sorted(ends | {value[-1] for table in kept for value in table.values()})
 
     def counts(self, queue: str) -> Counter[str]:
         return Counter(m.state for m in self.messages.values() if m.queue == queue)

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from tests.model.reference import New, Options
 
-LENGTHS = (1, 1_000, 5_000, 30_000, 60_000, 1_800_000, 86_400_000)
+LENGTHS = (1, 1_000, 5_000, 5_000, 30_000, 30_000, 1_800_000, 86_400_000)
 """Milliseconds: a moment, leases, a receipt's life, a day."""
 
 MODES = {"loose": "standard", "groups": "group_fifo", "strict": "strict_fifo"}
@@ -14,23 +14,23 @@ TOPICS = {
 }
 SUBSCRIPTIONS = [name for subscriptions in TOPICS.values() for name in subscriptions]
 
-queues = st.sampled_from([*MODES, "strict", "groups", *SUBSCRIPTIONS[:2]])
-any_queue = st.sampled_from([*MODES, *SUBSCRIPTIONS[:2], *MODES, "nowhere"])
-places = st.integers(0, 12)
-some_places = st.lists(places, max_size=4)
+queues = st.sampled_from([*MODES, *MODES, *SUBSCRIPTIONS[:2]])
+any_queue = st.sampled_from([*MODES, *SUBSCRIPTIONS[:2]] * 2 + ["nowhere"])
+places = st.integers(0, 9)
+some_places = st.lists(places, min_size=1, max_size=4)
 lengths = st.sampled_from(LENGTHS)
 limits = st.integers(1, 4)
 locks = st.sampled_from([None, None, 1_000, 60_000])
 few = st.sampled_from([None, 1, 2])
-ages = st.sampled_from([None, 0, 5_000, 60_000])
+ages = st.sampled_from([None, None, None, 1_000, 5_000, 60_000, 0])
 
 news = st.builds(
     New,
     body=st.sampled_from([b"", b"a", b"bb"]),
     group=st.sampled_from([None, "a", "a", "b"]),
-    priority=st.sampled_from([0, 0, 0, 0, 0, 5, -1]),
+    priority=st.sampled_from([0] * 8 + [5, -1]),
     delay=st.sampled_from([None, None, None, 0, 1_000, 20_000]),
-    ttl=st.sampled_from([None, None, None, 10_000, 90_000, 0]),
+    ttl=st.sampled_from([None, None, None, None, None, None, 10_000, 90_000, 90_000, 0]),
     bound=st.sampled_from([None, None, 1, 3]),
     message_id=st.sampled_from([None, None, "m1", "m2"]),
     subject=st.sampled_from([None, "red"]),
@@ -42,8 +42,8 @@ options = st.builds(
     max_delivery_count=st.sampled_from([2, 1, 3]),
     backoff_base=st.sampled_from([0, 0, 8_000]),
     backoff_max=st.sampled_from([3_600_000, 12_000]),
-    default_ttl=st.sampled_from([0, 0, 20_000]),
-    dead_letter_on_expire=st.booleans(),
+    default_ttl=st.sampled_from([0, 0, 0, 20_000]),
+    dead_letter_on_expire=st.sampled_from([True, False]),
     dedup_window=st.sampled_from([0, 0, 45_000]),
     retain_completed=st.sampled_from([0, 0, 40_000]),
     dlq_max_age=st.sampled_from([0, 0, 100_000]),
@@ -57,3 +57,8 @@ requests = st.one_of(
     st.tuples(st.just("reject"), st.sampled_from(["R", "S"]), st.sampled_from(["", "why"])),
     st.just(("defer",)),
 )
+
+attempts = st.sampled_from([None, None, "x", "y"])
+parts = st.sampled_from(["lock_token", "queue", "pk"])
+selections = st.tuples(few, ages, st.sampled_from([None, None, 2]))
+"""Limit, age and rate."""

@@ -157,18 +157,27 @@ class World:
         row = Message.objects.filter(pk=id, state="scheduled").first()
         return 0 if row is None or row.visible_at is None else epoch_ms(row.visible_at) - self.clock.ms
 
+    def live(self, queue: str | None = None) -> list[Message]:
+        """The claimed messages whose lease still holds, of this queue or of all."""
+        self.model.now = self.clock.ms
+        live = [m for m in self.held if m.lease is not None and self.model.held(m.lease)]
+        return [m for m in live if queue in (None, m.queue)]
+
     def pick(self, place: int) -> Message:
-        """A claimed message, the latest first."""
-        return self.held[-1 - place % len(self.held)]
+        """A claimed message: first those with a live lease, then the others, the latest first."""
+        live = self.live()
+        stale = [m for m in self.held if all(m is not each for each in live)]
+        return (live[::-1] + stale[::-1])[place % len(self.held)]
 
-    def id_at(self, place: int) -> int:
-        """The id of any message there has been, the latest first."""
-        return max(self.model.last_id - place, 1)
+    def ids(self, places: Sequence[int], state: str) -> list[int]:
+        """Ids of any messages there have been: first those in this state, then the others."""
+        wanted = [id for id, record in self.model.messages.items() if record.state == state]
+        others = [id for id in range(1, self.model.last_id + 2) if id not in wanted]
+        return [(wanted + others)[place % (self.model.last_id + 1)] for place in places]
 
-    def forged(self, lease: Message, place: int, part: str) -> Message:
-        """The message with a part of another lease."""
-        other = self.pick(place)
-        forgery = copy(lease)
+    def forged(self, message: Message, other: Message, part: str) -> Message:
+        """The message with a part of another one's lease."""
+        forgery = copy(message)
         setattr(forgery, part, getattr(other, part))
         return forgery
 

@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -182,6 +182,24 @@ class WorkerDatabase:
             yield
             other.execute("ROLLBACK")
 
+    def freeze(self, worker: Worker) -> None:
+        """Stop it dead, but not while it has the write lock: nobody else could go on."""
+        process = psutil.Process(worker.pid)
+        while True:
+            worker.signal(signal.SIGSTOP)
+            wait_until(lambda: process.status() == psutil.STATUS_STOPPED, "the worker to freeze")
+            if self._is_free():
+                return
+            worker.signal(signal.SIGCONT)
+
+    def _is_free(self) -> bool:
+        with closing(sqlite3.connect(self.path, isolation_level=None, timeout=0)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            return True
+
     def is_sound(self) -> bool:
         """Whether SQLite finds the file complete and consistent."""
         return self.rows("PRAGMA integrity_check") == [("ok",)]
@@ -192,20 +210,17 @@ class WorkerDatabase:
         """`manage.py runworker` with these arguments."""
         return self.run("runworker", *arguments, **options)
 
-    def run(
-        self, *command: str, prepare: Callable[[], None] | None = None, **environment: str
-    ) -> Worker:
-        """`manage.py` with this command; `prepare` is called in the new process before it."""
+    def run(self, *command: str, launcher: Sequence[str] = (), **environment: str) -> Worker:
+        """`manage.py` with this command; a launcher is a program that becomes it."""
         log = self.beside / f"process-{len(self.workers)}.log"
         with log.open("wb") as output:
             popen = subprocess.Popen(
-                [sys.executable, "-m", "django", *command],
+                [sys.executable, *launcher, "-m", "django", *command],
                 cwd=ROOT,
                 env={**os.environ, **self._environment(), **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                preexec_fn=prepare,  # noqa: PLW1509 - a system call, no locks
             )
         worker = Worker(popen=popen, log=log)
         self.workers.append(worker)

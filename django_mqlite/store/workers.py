@@ -1,0 +1,47 @@
+"""Who is at work on this file: a record in mqlite_meta per worker, for people and for speed.
+
+Correctness rests on leases alone, so nothing refers to these records and losing one loses nothing.
+"""
+
+from .statement import Connection, Statement, execute, fetch_all
+
+# ':' < ';' in every collation that matters here, so the range is the prefix 'worker:'.
+WORKER_RECORDS = Statement(
+    "worker_records",
+    """
+    SELECT substr(key, 8), value, updated_at
+      FROM mqlite_meta
+     WHERE key > 'worker:' AND key < 'worker;'
+     ORDER BY key
+    """,
+)
+
+
+def worker_records(connection: Connection) -> list[tuple[str, str, int]]:
+    """Each worker's id, what it has written about itself (JSON), and when."""
+    return fetch_all(connection, WORKER_RECORDS)  # type: ignore[return-value]
+
+
+RECORD_WORKER = Statement(
+    "record_worker",
+    """
+    INSERT INTO mqlite_meta (key, value, updated_at)
+    VALUES ('worker:' || %(worker)s, %(facts)s, %(now)s)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
+    """,
+)
+
+
+def record_worker(connection: Connection, worker: str, facts: str, *, now: int) -> None:
+    """Say that the worker lives, and what it is doing."""
+    execute(connection, RECORD_WORKER, worker=worker, facts=facts, now=now)
+
+
+FORGET_WORKER = Statement(
+    "forget_worker", "DELETE FROM mqlite_meta WHERE key = 'worker:' || %(worker)s"
+)
+
+
+def forget_worker(connection: Connection, worker: str) -> None:
+    """The worker is gone."""
+    execute(connection, FORGET_WORKER, worker=worker)

@@ -1,0 +1,119 @@
+"""Eight processes claim from one file, and an oracle looks at every lease afterwards."""
+
+import json
+import sqlite3
+from collections import defaultdict
+from contextlib import ExitStack, closing
+from itertools import pairwise
+
+import pytest
+
+from tests.support.files import create_database, rows, running
+
+PROCESSES = 8
+MESSAGES = 240
+QUEUES = {"jobs": "standard", "groups": "group_fifo", "strict": "strict_fifo"}
+ENQUEUE = """
+    INSERT INTO mqlite_messages (queue, line, blocked, group_id, enqueued_at, body)
+    WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {count} - 1)
+    SELECT 'jobs', NULL, 0, NULL, 0, x'' FROM n WHERE n % 4 < 2
+    UNION ALL SELECT 'groups', 'g' || (n % 7), 1, 'g' || (n % 7), 0, x'' FROM n WHERE n % 4 = 2
+    UNION ALL SELECT 'strict', '', 1, NULL, 0, x'' FROM n WHERE n % 8 = 3
+"""
+
+
+def enqueue_many(path, count):
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(ENQUEUE.format(count=count))
+        return {id for (id,) in connection.execute("SELECT id FROM mqlite_messages")}
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """The ids that were enqueued, and every lease that was given for them."""
+    directory = tmp_path_factory.mktemp("claimers")
+    path = create_database(directory / "db.sqlite3", **QUEUES)
+    ids = enqueue_many(path, MESSAGES)
+    logs = [directory / f"{number}.log" for number in range(PROCESSES)]
+    with ExitStack() as stack:
+        claimers = [
+            stack.enter_context(
+                running("tests.concurrency.claimer", path, f"claimer-{number}", log, *QUEUES)
+            )
+            for number, log in enumerate(logs)
+        ]
+        for claimer in claimers:
+            assert claimer.stdout.readline() == "ready\n", claimer.stderr.read()
+        for claimer in claimers:
+            claimer.stdin.write("go\n")
+            claimer.stdin.flush()
+        for claimer in claimers:
+            _, errors = claimer.communicate(timeout=90)
+            assert (claimer.returncode, errors) == (0, "")
+    assert rows(path, "SELECT count(*) FROM mqlite_messages") == [(0,)]
+    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+    leases = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+    return ids, leases
+
+
+def by(leases, *names):
+    found = defaultdict(list)
+    for lease in sorted(leases, key=lambda lease: (lease["from"], lease["delivery"], lease["id"])):
+        found[tuple(lease[name] for name in names)].append(lease)
+    return found
+
+
+def overlapping(leases):
+    """Pairs of which the second began while the first was live."""
+    return [(first, second) for first, second in pairwise(leases) if second["from"] < first["until"]]
+
+
+@pytest.mark.rule("2.4")
+def test_no_message_was_ever_under_two_live_leases(played):
+    _, leases = played
+
+    assert [pair for given in by(leases, "id").values() for pair in overlapping(given)] == []
+
+
+@pytest.mark.rule("2.2")
+def test_every_delivery_was_counted_once_and_has_its_own_token(played):
+    ids, leases = played
+
+    assert set(by(leases, "id")) == {(id,) for id in ids}
+    for given in by(leases, "id").values():
+        assert [lease["delivery"] for lease in given] == list(range(1, len(given) + 1))
+    assert len(by(leases, "token")) == len(leases)
+
+
+def test_every_message_was_completed_exactly_once(played):
+    ids, leases = played
+
+    completed = [x["id"] for x in leases if x["settled"] and x["way"] in ("complete", "renew")]
+    assert sorted(completed) == sorted(ids)
+
+
+@pytest.mark.rule("6.4")
+def test_a_line_never_had_two_live_leases_and_was_finished_in_order(played):
+    _, leases = played
+    lines = {line: given for (line,), given in by(leases, "line").items() if line is not None}
+
+    assert len(lines) == 8
+    for given in lines.values():
+        assert overlapping(given) == []
+        assert [lease["id"] for lease in given] == sorted(lease["id"] for lease in given)
+
+
+def test_the_processes_did_meet(played):
+    """Otherwise nothing above was tested: leases ran out, and messages changed hands."""
+    _, leases = played
+    redelivered = [given for given in by(leases, "id").values() if len(given) > 1]
+
+    assert len(redelivered) > 10
+    assert {lease["way"] for lease in leases} >= {"complete", "abandon", "renew", "forget"}
+
+
+@pytest.mark.parametrize(("start_at", "caught"), [(0, True), (9, True), (10, False), (11, False)])
+def test_the_oracle_sees_an_overlap(start_at, caught):
+    first = {"from": 0, "until": 10}
+
+    assert bool(overlapping([first, {"from": start_at, "until": 20}])) is caught

@@ -1,0 +1,161 @@
+"""No verb leaves a transaction open behind it, so another writer gets in between any two."""
+
+import pytest
+from django.db import connection, connections, transaction
+
+from django_mqlite import QueueNotFound, enqueue
+from django_mqlite.clock import use_clock
+from django_mqlite.models import DeadLetter, Message, Queue
+from tests.support.transactions import another_connection, another_writer_gets_in
+from tests.support.verbs import activate, claim_one, dead_letter, enqueue_and_claim, reap
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+VERBS = {
+    "enqueue": lambda: enqueue("jobs", None),
+    "claim one": lambda: Message.objects.claim("jobs"),
+    "claim a batch": lambda: Message.objects.claim("jobs", limit=100),
+    "claim nothing": lambda: Message.objects.claim("empty"),
+    "claimable": lambda: Message.objects.claimable(),
+    "complete": lambda: enqueue_and_claim("jobs").complete(),
+    "complete many": lambda: Message.objects.complete_many(
+        Message.objects.claim("jobs", limit=9)
+    ),
+    "abandon": lambda: enqueue_and_claim("jobs").abandon(error=ValueError("x")),
+    "reject": lambda: enqueue_and_claim("jobs").reject("R"),
+    "renew": lambda: enqueue_and_claim("jobs").renew(),
+    "redrive": lambda: DeadLetter.objects.redrive_queue("jobs"),
+    "purge": lambda: DeadLetter.objects.purge_queue("jobs", everything=True),
+    "peek": lambda: Message.objects.peek("jobs", limit=1),
+    "peek dead letters": lambda: DeadLetter.objects.peek("jobs", limit=1),
+    "stats": lambda: Queue.objects.stats(),
+    "declare": lambda: Queue.objects.create_queue("jobs", lock_duration=5),
+    "pause": lambda: Queue.objects.get(name="empty").pause(),
+    "release": lambda: reap(limit=1),
+    "activate": lambda: activate(limit=1),
+}
+
+
+@pytest.fixture
+def busy(clock, queue, make_queue):
+    """Several rows for every verb to find, so that a cursor left half-read would be noticed."""
+    make_queue("empty")
+    for _ in range(3):
+        dead_letter("jobs")
+        enqueue_and_claim("jobs")
+    clock.advance(30)
+    for _ in range(5):
+        enqueue("jobs", None)
+        enqueue("jobs", None, delay=1)
+    clock.advance(1)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_when_a_verb_returns_no_transaction_is_open(busy, verb):
+    VERBS[verb]()
+
+    assert not connection.connection.in_transaction
+    assert another_writer_gets_in()
+
+
+def test_when_a_verb_fails_no_transaction_is_open(busy):
+    for fail in (
+        lambda: enqueue("nowhere", None),
+        lambda: Message.objects.claim("nowhere"),
+        lambda: DeadLetter.objects.redrive_queue("nowhere"),
+    ):
+        with pytest.raises(QueueNotFound):
+            fail()
+
+        assert not connection.connection.in_transaction
+        assert another_writer_gets_in()
+
+
+def test_another_writer_commits_while_a_batch_is_at_work(busy):
+    batch = Message.objects.claim("jobs", limit=5)
+
+    with another_connection() as other:
+        other.execute("UPDATE mqlite_queues SET updated_at = 7 WHERE name = 'empty'")
+
+    assert Message.objects.complete_many(batch) == [True] * len(batch)
+
+
+def test_a_read_holds_back_no_checkpoint(busy):
+    """An open read transaction would keep the WAL growing."""
+    for verb in ("peek", "peek dead letters", "stats", "claimable"):
+        VERBS[verb]()
+
+        with another_connection() as other:
+            other.execute("UPDATE mqlite_queues SET updated_at = updated_at + 1")
+            assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+
+
+class WatchfulClock:
+    """Notes whether the write lock was ours whenever somebody asked for the time."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.admitted = []
+
+    def now_ms(self):
+        self.admitted.append(not another_writer_gets_in())
+        return self.clock.now_ms()
+
+
+SETTLES = {
+    "claim": lambda message: Message.objects.claim("jobs"),
+    "complete": lambda message: message.complete(),
+    "abandon": lambda message: message.abandon(),
+    "reject": lambda message: message.reject("R"),
+    "renew": lambda message: message.renew(),
+}
+
+
+@pytest.mark.rule("2.3")
+@pytest.mark.parametrize("mode", ["DEFERRED", "IMMEDIATE", None])
+@pytest.mark.parametrize("verb", SETTLES)
+def test_the_time_is_sampled_after_the_writer_was_admitted(busy, clock, monkeypatch, verb, mode):
+    message = enqueue_and_claim("jobs")
+    monkeypatch.setattr(connections["default"], "transaction_mode", mode)
+
+    with use_clock(WatchfulClock(clock)) as watchful:
+        SETTLES[verb](message)
+
+    assert watchful.admitted
+    assert all(watchful.admitted)
+    assert connection.transaction_mode == mode
+
+
+@pytest.mark.rule("3.7")
+@pytest.mark.parametrize("mode", ["DEFERRED", "IMMEDIATE"])
+@pytest.mark.parametrize("verb", sorted(set(SETTLES) - {"claim"}))
+def test_also_in_the_callers_transaction(busy, clock, monkeypatch, verb, mode):
+    message = enqueue_and_claim("jobs")
+    monkeypatch.setattr(connections["default"], "transaction_mode", mode)
+
+    with use_clock(WatchfulClock(clock)) as watchful, transaction.atomic():
+        SETTLES[verb](message)
+
+    assert watchful.admitted
+    assert all(watchful.admitted)
+
+
+@pytest.mark.parametrize("mode", ["DEFERRED", "IMMEDIATE", None])
+def test_our_own_transaction_begins_immediate_whatever_the_projects_mode(
+    busy, monkeypatch, mode
+):
+    monkeypatch.setattr(connections["default"], "transaction_mode", mode)
+    begun = []
+
+    def watch(execute, sql, *arguments):
+        begun.append(sql)
+        return execute(sql, *arguments)
+
+    with connection.execute_wrapper(watch):
+        Message.objects.claim("jobs")
+        claim_one("jobs").complete()
+
+    begins = [sql for sql in begun if sql.startswith("BEGIN")]
+    assert set(begins) <= {"BEGIN IMMEDIATE"}
+    assert len(begins) == 3
+    assert connection.transaction_mode == mode

@@ -1,0 +1,86 @@
+"""10 Reaping and recovery; what needs real processes is in tests/crash."""
+
+import pytest
+
+from django_mqlite import enqueue
+from django_mqlite.models import DeadLetter, Message
+from tests.support.verbs import claim_ids, claim_one, enqueue_and_claim, reap, state_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.rule("10.1")
+@pytest.mark.parametrize("how", ["abandon", "expire"])
+def test_an_expired_lease_follows_the_same_rule_as_abandon(clock, make_queue, how):
+    make_queue("jobs", max_delivery_count=3)
+    enqueue("jobs", None)
+    states = []
+
+    for _ in range(3):
+        message = claim_one("jobs")
+        if how == "abandon":
+            message.abandon(delay=0)
+        else:
+            clock.advance(30)
+            reap()
+        states.append(state_of(message))
+
+    assert states == ["active", "active", "dead_lettered"]
+    dead = DeadLetter.objects.get()
+    assert (dead.delivery_count, dead.dead_letter_reason) == (3, "MaxDeliveryCountExceeded")
+
+
+@pytest.mark.rule("10.1")
+@pytest.mark.rule("10.2")
+def test_a_crash_never_buys_an_extra_delivery(clock, make_queue):
+    make_queue("jobs", max_delivery_count=5)
+    enqueue("jobs", None)
+    deliveries = 0
+
+    while claim_ids("jobs"):  # and its worker dies
+        deliveries += 1
+        clock.advance(30)
+        reap()
+
+    assert deliveries == 5
+    assert DeadLetter.objects.count() == 1
+
+
+@pytest.mark.rule("10.3")
+def test_a_second_reaper_finds_nothing_left_to_do(clock, queue):
+    for _ in range(3):
+        enqueue("jobs", None)
+    claim_ids("jobs")
+    clock.advance(30)
+    assert len(reap()) == 3
+    before = list(Message.objects.order_by("pk").values())
+
+    assert reap() == []
+
+    assert list(Message.objects.order_by("pk").values()) == before
+
+
+@pytest.mark.rule("10.3")
+def test_a_reaper_with_a_slow_clock_does_not_undo_what_a_fast_one_did(clock, queue):
+    enqueue_and_claim("jobs")
+    clock.advance(30)
+    reap()
+    again = claim_one("jobs")
+
+    clock.advance(-60)
+    assert reap() == []
+
+    clock.advance(60)
+    again.complete()
+
+
+@pytest.mark.rule("10.4")
+def test_reaping_never_touches_live_leases(clock, queue):
+    expired = enqueue_and_claim("jobs")
+    clock.advance(15)
+    live = enqueue_and_claim("jobs")
+    clock.advance(15)
+
+    assert [released.message_id for released in reap()] == [expired.pk]
+
+    live.complete()

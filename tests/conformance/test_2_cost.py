@@ -1,0 +1,193 @@
+"""2.5 What a verb costs does not depend on what else is in the table.
+
+Counted in steps of SQLite's virtual machine: the same on every machine, however busy.
+"""
+
+import pytest
+from django.db import connection
+
+from django_mqlite import enqueue
+from django_mqlite.maintenance import activate_due, expire, next_event_in, release_expired
+from django_mqlite.models import Message
+from tests.support.verbs import claim_one, enqueue_and_claim
+
+pytestmark = [pytest.mark.django_db, pytest.mark.rule("2.5")]
+
+FEW, MANY = 250, 5_000
+YEAR_MS = 366 * 24 * 3_600_000
+
+# As many rows of each state, in the queue that is asked and in another one; and two lines with a
+# long queue behind their heads.
+FILL = """
+    INSERT INTO mqlite_messages (
+        queue, state, line, blocked, visible_at, enqueued_at, expires_at,
+        locked_until, lock_token, locked_by, group_id, finished_at, body)
+    WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %(count)s),
+         kind(state, line) AS (VALUES ('locked', NULL), ('deferred', NULL), ('scheduled', NULL),
+                                      ('completed', NULL), ('dead_lettered', NULL), ('active', 'g'))
+    SELECT queues.name, state, line, line IS NOT NULL,
+           %(later)s, %(now)s,
+           CASE WHEN state IN ('deferred', 'scheduled') THEN %(later)s ELSE 0 END,
+           CASE state WHEN 'locked' THEN %(later)s ELSE 0 END,
+           CASE state WHEN 'locked' THEN hex(randomblob(16)) END,
+           CASE state WHEN 'locked' THEN 'somebody' END, line,
+           CASE WHEN state IN ('completed', 'dead_lettered') THEN %(now)s ELSE 0 END, x''
+      FROM mqlite_queues AS queues CROSS JOIN kind CROSS JOIN n
+"""
+
+
+def fill(clock, count):
+    with connection.cursor() as cursor:
+        now = clock.now_ms()
+        cursor.execute(FILL, {"count": count, "now": now, "later": now + YEAR_MS})
+
+
+def steps_of(act):
+    """How many steps SQLite's virtual machine takes for it."""
+    steps = 0
+
+    def count():
+        nonlocal steps
+        steps += 1
+        return 0
+
+    connection.connection.set_progress_handler(count, 1)
+    try:
+        act()
+    finally:
+        connection.connection.set_progress_handler(None, 1)
+    return steps
+
+
+def claim(clock):
+    for _ in range(10):
+        enqueue("jobs", None)
+    return lambda: Message.objects.claim("jobs", limit=10)
+
+
+def claim_and_delete(clock):
+    enqueue("jobs", None)
+    return lambda: Message.objects.claim_and_delete("jobs")
+
+
+def claim_of_nothing(clock):
+    return lambda: Message.objects.claim("jobs", limit=10)
+
+
+def look(clock):
+    return Message.objects.claimable
+
+
+def enqueue_one(clock):
+    return lambda: enqueue("jobs", None)
+
+
+def enqueue_behind_others(clock):
+    return lambda: enqueue("jobs", None, group_id="g")
+
+
+def complete(clock):
+    return enqueue_and_claim("jobs").complete
+
+
+def complete_a_head(clock):
+    enqueue("jobs", None, group_id="own")
+    enqueue("jobs", None, group_id="own")
+    return claim_one("jobs").complete
+
+
+def abandon(clock):
+    message = enqueue_and_claim("jobs")
+    return lambda: message.abandon(delay=60, error="x")
+
+
+def reject(clock):
+    message = enqueue_and_claim("jobs")
+    return lambda: message.reject("R")
+
+
+def renew(clock):
+    return enqueue_and_claim("jobs").renew
+
+
+def release(clock):
+    enqueue_and_claim("jobs")
+    clock.advance(30)
+    return lambda: release_expired("default", limit=100)
+
+
+def activate(clock):
+    enqueue("jobs", None, delay=1)
+    clock.advance(1)
+    return lambda: activate_due("default", limit=100)
+
+
+def expire_one(clock):
+    enqueue("jobs", None, ttl=1)
+    clock.advance(1)
+    return lambda: expire("default", limit=100)
+
+
+def next_event(clock):
+    return lambda: next_event_in("default")
+
+
+VERBS = [
+    claim,
+    claim_and_delete,
+    claim_of_nothing,
+    look,
+    enqueue_one,
+    enqueue_behind_others,
+    complete,
+    complete_a_head,
+    abandon,
+    reject,
+    renew,
+    release,
+    activate,
+    expire_one,
+    next_event,
+]
+
+
+def costs(clock):
+    found = {}
+    for prepare in VERBS:
+        found[prepare.__name__] = steps_of(prepare(clock))
+        Message.objects.filter(body__gt=b"", state="active").delete()
+    return found
+
+
+def test_no_verb_costs_more_among_twenty_times_as_many_messages_of_every_other_state(
+    clock, make_queue
+):
+    for name in ("jobs", "more-jobs"):
+        make_queue(name)
+    fill(clock, FEW)
+    for head in ("jobs", "more-jobs"):
+        assert claim_one(head).group_id == "g"  # or the lines would not be blocked
+    among_few = costs(clock)
+
+    fill(clock, MANY - FEW)
+    among_many = costs(clock)
+
+    dearer = {
+        name: (among_few[name], steps)
+        for name, steps in among_many.items()
+        if steps > 2 * among_few[name]
+    }
+    assert dearer == {}
+    assert min(among_few.values()) > 10  # the steps were counted
+
+
+def test_the_steps_tell_a_walk_from_a_seek(clock, queue):
+    def walk():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM mqlite_messages WHERE subject = 'x'")
+
+    fill(clock, 100)
+    among_few = steps_of(walk)
+    fill(clock, 1_900)
+
+    assert steps_of(walk) > 2 * among_few

@@ -1,0 +1,125 @@
+"""4.5 A claim whose answer was lost can be asked for again."""
+
+from datetime import timedelta
+
+import pytest
+
+from django_mqlite import enqueue, enqueue_many, maintenance
+from django_mqlite.models import Message, ReceiveAttempt
+from tests.support.verbs import claim_one, reap, row_of
+
+pytestmark = [pytest.mark.django_db, pytest.mark.rule("4.5")]
+
+LIFE = timedelta(minutes=30)
+
+
+def attempt(name, limit=2, queue="jobs", **options):
+    return Message.objects.claim(queue, limit=limit, attempt_id=name, **options)
+
+
+def leases(messages):
+    return [message.lease for message in messages]
+
+
+@pytest.fixture
+def long_queue(clock, make_queue):
+    """Its leases outlive an attempt's record."""
+    return make_queue("jobs", lock_duration=7_200)
+
+
+def test_the_same_attempt_gets_the_same_messages_and_tokens_and_no_delivery_is_charged(
+    clock, queue
+):
+    enqueue_many("jobs", range(5))
+    first = attempt("a")
+    clock.advance(10)
+
+    again = attempt("a", limit=9, lock_duration=3_600)
+
+    assert leases(again) == leases(first)
+    assert [row_of(m) for m in again] == [row_of(m) for m in first]
+    assert [(m.data, m.delivery_count, m.locked_until) for m in again] == [
+        (m.data, 1, m.locked_until) for m in first
+    ]
+
+
+def test_another_attempt_gets_other_messages(clock, queue):
+    enqueue_many("jobs", range(5))
+
+    given = [attempt("a"), attempt("b"), Message.objects.claim("jobs", limit=9)]
+
+    assert [[m.data for m in messages] for messages in given] == [[0, 1], [2, 3], [4]]
+
+
+def test_an_attempt_is_of_its_queue(clock, queue, make_queue):
+    make_queue("other")
+    here, there = enqueue("jobs", None), enqueue("other", None)
+
+    assert [m.pk for m in attempt("a")] == [here.pk]
+    assert [m.pk for m in attempt("a", queue="other")] == [there.pk]
+
+
+def test_what_is_settled_is_not_given_again_and_nothing_new_instead(clock, queue):
+    enqueue_many("jobs", range(5))
+    first, second = attempt("a")
+    first.complete()
+
+    assert leases(attempt("a")) == [second.lease]
+
+    second.abandon(delay=0)
+    assert attempt("a") == []
+
+
+def test_a_renewed_lease_is_given_with_its_new_deadline(clock, queue):
+    enqueue("jobs", None)
+    (message,) = attempt("a")
+    clock.advance(20)
+    message.renew()
+    clock.advance(20)
+
+    (again,) = attempt("a")
+
+    assert (again.lease, again.locked_until) == (message.lease, message.locked_until)
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_a_lease_that_ran_out_is_not_given_again_even_if_somebody_else_has_it(
+    clock, queue, released
+):
+    enqueue("jobs", None)
+    attempt("a")
+    clock.advance(30)
+    if released:
+        reap()
+        claim_one("jobs")
+
+    assert attempt("a") == []
+
+
+def test_an_attempt_that_found_nothing_may_find_something_later(clock, queue):
+    assert attempt("a") == []
+    message = enqueue("jobs", None)
+
+    assert [m.pk for m in attempt("a")] == [message.pk]
+
+
+def test_the_record_lives_for_thirty_minutes_swept_or_not(clock, long_queue):
+    enqueue_many("jobs", range(4))
+    first = attempt("a")
+
+    clock.advance(LIFE - timedelta(milliseconds=1))
+    assert maintenance.forget("default", limit=9) == 0
+    assert leases(attempt("a")) == leases(first)
+
+    clock.advance(0.001)
+    assert [m.data for m in attempt("a")] == [2, 3]
+    assert ReceiveAttempt.objects.count() == 1
+
+
+def test_a_record_that_is_over_is_swept(clock, long_queue):
+    enqueue("jobs", None)
+    attempt("a")
+    clock.advance(LIFE)
+
+    assert maintenance.forget("default", limit=9) == 1
+    assert not ReceiveAttempt.objects.exists()

@@ -1,0 +1,222 @@
+"""5 Deduplication."""
+
+from hashlib import sha256
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import transaction
+
+from django_mqlite import (
+    Draft,
+    DuplicateConflict,
+    GroupRequired,
+    enqueue,
+    enqueue_many,
+    maintenance,
+)
+from django_mqlite.models import DeadLetter, Dedup, Message
+from tests.support.transactions import committed_messages
+from tests.support.verbs import claim_one, dead_letter
+
+pytestmark = pytest.mark.django_db
+
+WINDOW = 60
+
+
+@pytest.fixture
+def window(clock, make_queue):
+    return make_queue("jobs", dedup_window=WINDOW)
+
+
+def stored():
+    return list(Message.objects.order_by("pk").values_list("pk", flat=True))
+
+
+def test_without_a_window_nothing_is_a_duplicate(clock, queue):
+    first, second = (enqueue("jobs", "same", message_id="m") for _ in range(2))
+
+    assert stored() == [first.pk, second.pk]
+    assert (first.duplicate, second.duplicate) == (False, False)
+    assert not Dedup.objects.exists()
+
+
+@pytest.mark.rule("5.1")
+def test_the_key_is_the_message_id_else_the_body(window):
+    with_id = enqueue("jobs", "same", message_id="m")
+    with_another = enqueue("jobs", "same", message_id="n")
+    without = enqueue("jobs", "same")
+    other_body = enqueue("jobs", "other")
+
+    assert stored() == [with_id.pk, with_another.pk, without.pk, other_body.pk]
+    assert enqueue("jobs", "same").pk == without.pk
+    assert enqueue("jobs", b"other").pk == other_body.pk
+    assert len(stored()) == 4
+
+
+@pytest.mark.rule("5.1")
+def test_a_message_id_that_looks_like_a_hash_is_none(window):
+    body = b"same"
+    by_body = enqueue("jobs", body)
+
+    by_id = enqueue("jobs", body, message_id=sha256(body).hexdigest())
+
+    assert stored() == [by_body.pk, by_id.pk]
+
+
+@pytest.mark.rule("5.1")
+def test_a_key_is_of_its_queue(window, make_queue):
+    make_queue("other", dedup_window=WINDOW)
+
+    here, there = enqueue("jobs", "a", message_id="m"), enqueue("other", "b", message_id="m")
+
+    assert stored() == [here.pk, there.pk]
+
+
+@pytest.mark.rule("5.2")
+@pytest.mark.parametrize("key", [{"message_id": "m"}, {}], ids=["message_id", "body"])
+def test_the_same_again_is_the_original_and_nothing_is_stored(window, clock, key):
+    original = enqueue("jobs", {"a": 1}, **key)
+    clock.advance(1)
+
+    again = enqueue("jobs", {"a": 1}, delay=30, subject="other", **key)
+
+    assert (again.pk, again.duplicate, original.duplicate) == (original.pk, True, False)
+    assert (again.data, again.state, again.subject) == ({"a": 1}, "active", None)
+    assert stored() == [original.pk]
+
+
+@pytest.mark.rule("5.2")
+def test_in_a_batch_the_same_again_is_the_original(window):
+    first, again, other = enqueue_many("jobs", ["a", "a", "b"])
+
+    assert (again.pk, again.duplicate) == (first.pk, True)
+    assert stored() == [first.pk, other.pk]
+
+
+@pytest.mark.rule("5.3")
+def test_the_same_key_with_another_body_is_a_conflict(window):
+    original = enqueue("jobs", "a", message_id="m")
+
+    with pytest.raises(DuplicateConflict) as caught:
+        enqueue("jobs", "b", message_id="m")
+
+    error = caught.value
+    assert (error.queue, error.message_id, error.original) == ("jobs", "m", original.pk)
+    assert stored() == [original.pk]
+
+
+@pytest.mark.rule("5.3")
+def test_in_a_batch_a_conflict_takes_its_slot_and_the_rest_is_stored(window):
+    first, conflict, last = enqueue_many(
+        "jobs", [Draft("a", message_id="m"), Draft("b", message_id="m"), "c"]
+    )
+
+    assert isinstance(conflict, DuplicateConflict)
+    assert conflict.original == first.pk
+    assert stored() == [first.pk, last.pk]
+
+
+@pytest.mark.rule("5.3")
+@pytest.mark.django_db(transaction=True)
+def test_a_conflict_leaves_the_callers_transaction_usable(window):
+    original = enqueue("jobs", "a", message_id="m")
+
+    with transaction.atomic():
+        Group.objects.create(name="before")
+        with pytest.raises(DuplicateConflict):
+            enqueue("jobs", "b", message_id="m")
+        assert enqueue("jobs", "a", message_id="m").duplicate
+        after = enqueue("jobs", "c")
+        Group.objects.create(name="after")
+
+    assert committed_messages() == [original.pk, after.pk]
+    assert Group.objects.count() == 2
+
+
+@pytest.mark.rule("5.4")
+@pytest.mark.parametrize("retain", [0, 3_600], ids=["deleted", "retained"])
+def test_the_window_outlives_the_message(clock, make_queue, retain):
+    make_queue("jobs", dedup_window=WINDOW, retain_completed=retain)
+    original = enqueue("jobs", "a", message_id="m")
+    claim_one("jobs").complete()
+
+    again = enqueue("jobs", "a", message_id="m")
+
+    assert (again.pk, again.duplicate) == (original.pk, True)
+    with pytest.raises(DuplicateConflict):
+        enqueue("jobs", "b", message_id="m")
+
+
+@pytest.mark.rule("5.4")
+@pytest.mark.parametrize("swept", [False, True])
+@pytest.mark.parametrize(("after", "known"), [(59.999, True), (60, False)])
+def test_the_window_ends_with_its_time_swept_or_not(window, clock, swept, after, known):
+    original = enqueue("jobs", "a", message_id="m")
+    clock.advance(after)
+    if swept:
+        assert maintenance.forget("default", limit=9) == (0 if known else 1)
+
+    again = enqueue("jobs", "a", message_id="m")
+
+    assert (again.pk == original.pk) is known
+
+
+@pytest.mark.rule("5.4")
+def test_a_duplicate_does_not_prolong_the_window(window, clock):
+    original = enqueue("jobs", "a", message_id="m")
+    clock.advance(59)
+    enqueue("jobs", "a", message_id="m")
+    clock.advance(1)
+
+    assert enqueue("jobs", "a", message_id="m").pk > original.pk
+
+
+@pytest.mark.rule("5.5")
+def test_a_redrive_within_the_window_is_not_swallowed(window, make_queue):
+    make_queue("other", dedup_window=WINDOW)
+    dead = dead_letter("jobs", "a", message_id="m")
+
+    assert DeadLetter.objects.redrive([dead.pk]) == 1
+    again = claim_one("jobs")
+    assert (again.pk, again.data) == (dead.pk, "a")
+    again.reject("Broken")
+
+    enqueue("other", "a", message_id="m")
+    assert DeadLetter.objects.redrive([dead.pk], into="other") == 1
+    assert [m.data for m in Message.objects.claim("other", limit=9)] == ["a", "a"]
+
+
+@pytest.mark.rule("5.6")
+@pytest.mark.django_db(transaction=True)
+def test_a_first_send_that_is_rolled_back_leaves_no_trace(window):
+    with pytest.raises(RuntimeError), transaction.atomic():
+        enqueue("jobs", "a", message_id="m")
+        raise RuntimeError
+    assert not Dedup.objects.exists()
+
+    second = enqueue("jobs", "b", message_id="m")
+
+    assert second.duplicate is False
+    assert committed_messages() == [second.pk]
+
+
+@pytest.mark.rule("5.6")
+def test_a_savepoint_that_is_rolled_back_leaves_no_trace(window):
+    with transaction.atomic():
+        with pytest.raises(RuntimeError), transaction.atomic():
+            enqueue("jobs", "a", message_id="m")
+            raise RuntimeError
+        second = enqueue("jobs", "b", message_id="m")
+
+    assert stored() == [second.pk]
+
+
+@pytest.mark.rule("5.6")
+def test_a_send_that_is_refused_opens_no_window(clock, make_queue):
+    make_queue("jobs", dedup_window=WINDOW, ordering_mode="group_fifo")
+    with pytest.raises(GroupRequired):
+        enqueue("jobs", "a", message_id="m")
+
+    stored_one = enqueue("jobs", "b", message_id="m", group_id="g")
+
+    assert stored() == [stored_one.pk]

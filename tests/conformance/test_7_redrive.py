@@ -1,0 +1,271 @@
+"""7.2 and 7.3 Redrive and purge: into another queue, by age, count and rate, within bounds."""
+
+from datetime import timedelta
+
+import pytest
+
+from django_mqlite import GroupRequired, QueueNotFound, enqueue, enqueue_many
+from django_mqlite.models import DeadLetter, Message
+from tests.support.verbs import (
+    activate,
+    claim_ids,
+    claim_one,
+    dead_letter,
+    enqueue_and_claim,
+    row_of,
+    state_of,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def dead_letters(queue, count, **options):
+    enqueue_many(queue, [None] * count, **options)
+    messages = Message.objects.claim(queue, limit=count)
+    for message in messages:
+        message.reject("Broken", error="x")
+    return [message.pk for message in messages]
+
+
+@pytest.mark.rule("7.2")
+def test_into_another_queue_it_is_moved_under_a_new_id_with_all_it_carries(
+    clock, queue, make_queue
+):
+    make_queue("other", default_ttl=60)
+    headers = {
+        "message_id": "m",
+        "correlation_id": "c",
+        "reply_to": "r",
+        "subject": "s",
+        "properties": {"k": "v"},
+        "priority": 3,
+        "max_delivery_count": 7,
+    }
+    dead = dead_letter("jobs", {"a": 1}, ttl=600, **headers)
+    clock.advance(5)
+
+    assert DeadLetter.objects.redrive([dead.pk], into="other") == 1
+
+    (moved,) = Message.objects.all()
+    assert moved.pk > dead.pk
+    assert (moved.queue, moved.state, moved.data) == ("other", "active", {"a": 1})
+    assert {name: getattr(moved, name) for name in headers} == headers
+    assert (moved.delivery_count, moved.enqueued_at, moved.visible_at) == (0, clock.now, clock.now)
+    assert (moved.dead_letter_reason, moved.finished_at, moved.expires_at) == (None, None, None)
+
+
+@pytest.mark.rule("7.2")
+def test_a_move_is_one_transaction_and_never_doubles_a_message(clock, queue, make_queue):
+    make_queue("other")
+    ids = dead_letters("jobs", 3)
+
+    assert DeadLetter.objects.redrive([*ids, ids[0], *ids], into="other") == 3
+    assert DeadLetter.objects.redrive(ids, into="other") == 0
+
+    assert Message.objects.count() == 3
+    assert len(claim_ids("other")) == 3
+
+
+@pytest.mark.rule("7.2")
+def test_an_id_said_twice_is_redriven_once(clock, queue):
+    (id,) = dead_letters("jobs", 1)
+
+    assert DeadLetter.objects.redrive([id, id]) == 1
+    assert claim_ids("jobs") == [id]
+
+
+@pytest.mark.rule("7.2")
+def test_the_other_queues_order_is_kept_at_its_end(clock, queue, make_queue):
+    make_queue("strict", ordering_mode="strict_fifo")
+    waiting = enqueue("strict", None).pk
+    first, second = (dead_letter("jobs", n, priority=n).pk for n in (0, 5))
+
+    DeadLetter.objects.redrive([second, first], into="strict")
+
+    assert [m.priority for m in Message.objects.order_by("pk")] == [0, 0, 0]
+    assert claim_ids("strict") == [waiting]
+    Message.objects.get(pk=waiting).delete()
+    assert claim_one("strict").data == 0
+
+
+@pytest.mark.rule("7.2")
+def test_a_queue_that_wants_groups_takes_all_or_none(clock, queue, group_queue):
+    grouped = dead_letter("jobs", group_id="g")
+    loose = dead_letter("jobs")
+
+    with pytest.raises(GroupRequired):
+        DeadLetter.objects.redrive([grouped.pk, loose.pk], into="groups")
+
+    assert DeadLetter.objects.count() == 2
+    assert DeadLetter.objects.redrive([grouped.pk], into="groups") == 1
+
+
+@pytest.mark.rule("7.2")
+def test_an_unknown_queue_to_move_into_is_refused_and_nothing_is_lost(clock, queue):
+    dead = dead_letter("jobs")
+
+    for redrive in (
+        lambda: DeadLetter.objects.redrive([dead.pk], into="job"),
+        lambda: DeadLetter.objects.redrive_queue("jobs", into="job"),
+    ):
+        with pytest.raises(QueueNotFound):
+            redrive()
+
+    assert state_of(dead) == "dead_lettered"
+
+
+@pytest.mark.rule("7.2")
+@pytest.mark.parametrize("into", [None, "other"])
+def test_a_whole_queue_goes_by_age_and_count_the_longest_dead_first(
+    clock, queue, make_queue, into
+):
+    make_queue("other")
+    for number in range(5):
+        dead_letter("jobs", number)
+        clock.advance(60)
+
+    moved = DeadLetter.objects.redrive_queue(
+        "jobs", limit=2, older_than=timedelta(minutes=2), into=into
+    )
+
+    assert moved == 2
+    target = into or "jobs"
+    assert [m.data for m in Message.objects.claim(target, limit=9)] == [0, 1]
+
+
+@pytest.mark.rule("7.2")
+@pytest.mark.parametrize("into", [None, "other"])
+@pytest.mark.parametrize("how", ["ids", "queue"])
+def test_a_rate_spreads_them_out(clock, queue, make_queue, into, how, monkeypatch):
+    monkeypatch.setattr("django_mqlite.managers.dead_letters.BATCH", 2)
+    make_queue("other")
+    ids = dead_letters("jobs", 5)
+
+    if how == "ids":
+        moved = DeadLetter.objects.redrive(ids, into=into, rate=2)
+    else:
+        moved = DeadLetter.objects.redrive_queue("jobs", into=into, rate=2)
+
+    assert moved == 5
+    due = [m.visible_at - clock.now for m in Message.objects.order_by("pk")]
+    assert due == [timedelta(seconds=n / 2) for n in range(5)]
+    given = []
+    for _ in range(5):
+        activate()
+        given.append(len(claim_ids(into or "jobs")))
+        clock.advance(0.5)
+    assert given == [1, 1, 1, 1, 1]
+
+
+@pytest.mark.rule("7.2")
+@pytest.mark.parametrize(
+    "rate", [0, -1, float("nan"), float("inf"), 1e-9, 10**9, True, "5"], ids=repr
+)
+def test_a_rate_that_is_none_is_refused_by_name(clock, queue, rate):
+    dead = dead_letter("jobs")
+
+    with pytest.raises((TypeError, ValueError), match="rate"):
+        DeadLetter.objects.redrive([dead.pk], rate=rate)
+    with pytest.raises((TypeError, ValueError), match="rate"):
+        DeadLetter.objects.redrive_queue("jobs", rate=rate)
+
+    assert state_of(dead) == "dead_lettered"
+
+
+@pytest.mark.rule("7.2")
+def test_a_redriven_message_has_no_time_to_live(clock, make_queue):
+    make_queue("jobs", default_ttl=60)
+    dead = dead_letter("jobs", ttl=5)
+    DeadLetter.objects.redrive([dead.pk])
+
+    clock.advance(10**9)
+
+    assert claim_ids("jobs") == [dead.pk]
+
+
+@pytest.mark.rule("7.2")
+@pytest.mark.parametrize("retain", [0, 60])
+def test_only_dead_letters_are_redriven_and_only_once(clock, make_queue, retain):
+    make_queue("jobs", retain_completed=retain)
+    active = enqueue("jobs", None, delay=60)
+    locked = enqueue_and_claim("jobs")
+    completed = enqueue_and_claim("jobs")
+    completed.complete()
+    dead = dead_letter("jobs")
+    others = [m for m in (active, locked, completed) if state_of(m) != "gone"]
+    before = [row_of(message) for message in others]
+    ids = [active.pk, locked.pk, completed.pk, dead.pk, 10**6, -1, 2**70]
+
+    assert DeadLetter.objects.redrive(ids) == 1
+    assert DeadLetter.objects.redrive(ids) == 0
+    assert DeadLetter.objects.purge(ids) == 0
+
+    assert [row_of(message) for message in others] == before
+
+
+@pytest.mark.rule("7.3")
+@pytest.mark.parametrize("verb", ["redrive_queue", "purge_queue"])
+def test_the_hugest_bounds_are_bounds(clock, queue, verb):
+    ids = dead_letters("jobs", 2)
+    act = getattr(DeadLetter.objects, verb)
+
+    assert act("jobs", older_than=timedelta(days=36_500)) == 0
+    assert act("jobs", limit=2**63 - 1) == len(ids)
+
+
+@pytest.mark.rule("7.3")
+@pytest.mark.parametrize("verb", ["redrive_queue", "purge_queue"])
+@pytest.mark.parametrize(
+    "bound",
+    [
+        {"limit": 2**63},
+        {"limit": 10**30},
+        {"limit": float("inf")},
+        {"older_than": float("inf")},
+        {"older_than": 10**30},
+        {"older_than": timedelta.max},
+    ],
+    ids=repr,
+)
+def test_bounds_beyond_all_measure_are_refused_by_name(clock, queue, verb, bound):
+    dead = dead_letter("jobs")
+
+    with pytest.raises((TypeError, ValueError), match=next(iter(bound))):
+        getattr(DeadLetter.objects, verb)("jobs", **bound)
+
+    assert state_of(dead) == "dead_lettered"
+
+
+@pytest.mark.rule("7.3")
+@pytest.mark.parametrize("verb", ["redrive", "purge"])
+def test_five_thousand_ids_at_once(clock, queue, verb):
+    ids = [message.pk for message in enqueue_many("jobs", [None] * 5_000)]
+    Message.objects.update(state="dead_lettered", finished_at=clock.now)
+
+    assert DeadLetter.objects.matching("jobs", ids=ids).count() == 5_000
+    assert getattr(DeadLetter.objects, verb)(ids) == 5_000
+
+    assert not DeadLetter.objects.exists()
+    left = Message.objects.count()
+    assert left == (5_000 if verb == "redrive" else 0)
+
+
+@pytest.mark.rule("3.8")
+def test_five_thousand_leases_at_once(clock, queue):
+    enqueue_many("jobs", [None] * 5_000)
+    messages = Message.objects.claim("jobs", limit=5_000)
+
+    assert Message.objects.renew_many(messages, 60) == [True] * 5_000
+    assert Message.objects.complete_many(messages) == [True] * 5_000
+    assert not Message.objects.exists()
+
+
+@pytest.mark.rule("3.4")
+def test_five_thousand_deferred_messages_at_once(clock, queue):
+    enqueue_many("jobs", [None] * 5_000)
+    ids = [message.pk for message in Message.objects.all()]
+    Message.objects.update(state="deferred")
+
+    given = Message.objects.claim_deferred("jobs", ids)
+
+    assert [message.pk for message in given] == ids

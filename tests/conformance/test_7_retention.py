@@ -1,0 +1,208 @@
+"""7.4 Retention of dead letters, and of completed messages where a queue keeps them (3.1)."""
+
+from datetime import timedelta
+
+import pytest
+
+from django_mqlite import enqueue, enqueue_many, maintenance
+from django_mqlite.models import DeadLetter, Message
+from tests.support.verbs import claim_ids, dead_letter, enqueue_and_claim, row_of, state_of
+
+pytestmark = pytest.mark.django_db
+
+MINUTE = timedelta(minutes=1)
+
+
+def sweep(limit=100):
+    return maintenance.prune_dead_letters("default", limit=limit)
+
+
+def left(queue="jobs"):
+    return [dead.data for dead in DeadLetter.objects.filter(queue=queue).order_by("pk")]
+
+
+def graveyard(clock, queue="jobs", count=5):
+    """Dead letters 0, 1, … of ten bytes each, one a minute."""
+    for number in range(count):
+        dead_letter(queue, number, subject="x")
+        clock.advance(MINUTE)
+
+
+@pytest.mark.rule("7.4")
+@pytest.mark.parametrize(("minutes", "kept"), [(1, []), (2, [4]), (3, [3, 4]), (9, [0, 1, 2, 3, 4])])
+def test_by_age_those_go_that_died_so_long_ago(clock, make_queue, minutes, kept):
+    make_queue("jobs", dlq_max_age=minutes * MINUTE)
+    graveyard(clock)
+
+    assert sweep() == 5 - len(kept)
+
+    assert left() == kept
+    assert sweep() == 0
+
+
+@pytest.mark.rule("7.4")
+@pytest.mark.parametrize(("count", "kept"), [(1, [4]), (3, [2, 3, 4]), (5, [0, 1, 2, 3, 4])])
+def test_by_count_the_newest_stay(clock, make_queue, count, kept):
+    make_queue("jobs", dlq_max_count=count)
+    graveyard(clock)
+
+    assert sweep() == 5 - len(kept)
+
+    assert left() == kept
+    assert sweep() == 0
+
+
+@pytest.mark.rule("7.4")
+@pytest.mark.parametrize(
+    ("size", "kept"),
+    [(60, [b"1" * 10, b"2" * 20, b"3" * 30]), (59, [b"2" * 20, b"3" * 30]), (30, [b"3" * 30]), (29, [])],
+)
+def test_by_bytes_the_newest_stay_as_long_as_their_bodies_fit(clock, make_queue, size, kept):
+    make_queue("jobs", dlq_max_bytes=size)
+    for number in (1, 2, 3):
+        dead_letter("jobs", str(number).encode() * number * 10)
+        clock.advance(MINUTE)
+
+    assert sweep() == 3 - len(kept)
+
+    assert left() == kept
+    assert sweep() == 0
+
+
+@pytest.mark.rule("7.4")
+def test_the_oldest_death_goes_first_whatever_the_ids(clock, make_queue):
+    make_queue("jobs", dlq_max_count=1)
+    first, second = enqueue("jobs", "first"), enqueue("jobs", "second")
+    messages = {m.data: m for m in Message.objects.claim("jobs", limit=2)}
+    messages["second"].reject("Broken")
+    clock.advance(1)
+    messages["first"].reject("Broken")
+
+    sweep()
+
+    assert (state_of(first), state_of(second)) == ("dead_lettered", "gone")
+
+
+@pytest.mark.rule("7.4")
+def test_the_tightest_of_several_bounds_decides(clock, make_queue):
+    make_queue("jobs", dlq_max_age=3 * MINUTE, dlq_max_count=4, dlq_max_bytes=1)
+    graveyard(clock)  # a body has one byte
+
+    sweep()
+
+    assert left() == [4]
+
+
+@pytest.mark.rule("7.4")
+@pytest.mark.parametrize(
+    ("setting", "option", "wide"),
+    [
+        ("DLQ_MAX_AGE", "dlq_max_age", 4 * MINUTE),
+        ("DLQ_MAX_COUNT", "dlq_max_count", 3),
+        ("DLQ_MAX_BYTES", "dlq_max_bytes", 3),
+    ],
+)
+def test_a_queue_inherits_the_setting_or_says_otherwise_or_has_no_bound(
+    clock, make_queue, settings, setting, option, wide
+):
+    settings.MQLITE = {setting: 1 if setting != "DLQ_MAX_AGE" else 2 * MINUTE}
+    make_queue("inherits")
+    make_queue("wider", **{option: wide})
+    make_queue("unbounded", **{option: None})
+    for number in range(5):
+        for queue in ("inherits", "wider", "unbounded"):
+            dead_letter(queue, number)
+        clock.advance(MINUTE)
+
+    while sweep(limit=2) == 2:
+        pass
+
+    assert left("inherits") == [4]
+    assert left("wider") == [2, 3, 4]
+    assert left("unbounded") == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.rule("7.4")
+def test_without_any_bound_dead_letters_stay_for_ever(clock, queue):
+    graveyard(clock)
+    clock.advance(timedelta(days=3_650))
+
+    assert sweep() == 0
+    assert left() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.rule("7.4")
+def test_only_dead_letters_go(clock, make_queue):
+    make_queue("jobs", dlq_max_age=1, dlq_max_count=1, dlq_max_bytes=1, retain_completed=10**6)
+    messages = [
+        enqueue("jobs", "scheduled", delay=10**6),
+        enqueue_and_claim("jobs", "locked"),
+        enqueue_and_claim("jobs", "deferred"),
+        enqueue_and_claim("jobs", "completed"),
+        enqueue("jobs", "active"),
+    ]
+    messages[2].defer()
+    messages[3].complete()
+    before = [row_of(message) for message in messages]
+    Message.objects.filter(pk=messages[4].pk).update(priority=-1)
+    before[4]["priority"] = -1
+    dead = dead_letter("jobs", "dead")
+    clock.advance(1)
+
+    assert sweep() == 1
+
+    assert state_of(dead) == "gone"
+    assert [row_of(message) for message in messages] == before
+
+
+@pytest.mark.rule("7.4")
+def test_a_sweep_is_bounded(clock, make_queue):
+    make_queue("jobs", dlq_max_count=1)
+    make_queue("more-jobs", dlq_max_age=1)
+    graveyard(clock)
+    graveyard(clock, "more-jobs", 2)
+
+    assert [sweep(limit=3) for _ in range(3)] == [3, 3, 0]
+    assert (left(), left("more-jobs")) == ([4], [])
+
+
+@pytest.mark.rule("3.1")
+@pytest.mark.parametrize(("after", "kept"), [(59.999, 2), (60, 0)])
+def test_a_completed_message_is_kept_for_as_long_as_its_queue_says(
+    clock, make_queue, after, kept
+):
+    make_queue("jobs", retain_completed=60)
+    for _ in range(2):
+        enqueue_and_claim("jobs", {"a": 1}).complete()
+    clock.advance(after)
+
+    assert maintenance.prune_completed("default", limit=100) == 2 - kept
+
+    assert Message.objects.count() == kept
+    assert claim_ids("jobs") == []
+
+
+@pytest.mark.rule("3.1")
+def test_each_queue_keeps_its_completed_messages_for_its_own_time(clock, make_queue):
+    make_queue("jobs", retain_completed=60)
+    make_queue("more-jobs", retain_completed=3_600)
+    short, long = enqueue_and_claim("jobs"), enqueue_and_claim("more-jobs")
+    Message.objects.complete_many([short, long])
+    clock.advance(3_599)
+    dead = dead_letter("jobs")
+
+    assert maintenance.prune_completed("default", limit=100) == 1
+
+    assert [state_of(m) for m in (short, long, dead)] == ["gone", "completed", "dead_lettered"]
+
+
+@pytest.mark.rule("3.1")
+def test_pruning_the_completed_is_bounded(clock, make_queue):
+    make_queue("jobs", retain_completed=60)
+    enqueue_many("jobs", range(5))
+    Message.objects.complete_many(Message.objects.claim("jobs", limit=5))
+    clock.advance(60)
+
+    batches = [maintenance.prune_completed("default", limit=2) for _ in range(4)]
+
+    assert batches == [2, 2, 1, 0]

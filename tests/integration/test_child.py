@@ -1,0 +1,124 @@
+"""One process of a worker, run inside the test: what it leaves behind, and how it says it ended."""
+
+import threading
+from contextlib import contextmanager
+
+import psutil
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import OperationalError
+
+from django_mqlite import handlers
+from django_mqlite.handlers import Handler
+from django_mqlite.management.commands import runworker
+from django_mqlite.managers import MessageManager
+from django_mqlite.models import Message
+from django_mqlite.worker import faults
+from django_mqlite.worker.child import Ended, run_child
+from django_mqlite.worker.options import WorkerOptions
+from django_mqlite.worker.stop import Stop
+from tests.support.verbs import state_of
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def work_until_idle(handle, **options) -> Ended:
+    worker = WorkerOptions(**{"using": "default", "queues": ("jobs",), "burst": True, **options})
+    return run_child(worker, {"jobs": Handler(queue="jobs", function=handle)}, Stop())
+
+
+def descriptors() -> int:
+    return psutil.Process().num_fds()
+
+
+def threads_of_workers() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("mqlite-")}
+
+
+@pytest.fixture
+def dead_database(monkeypatch):
+    """The database fails as soon as this is called, and there is no more hope."""
+    monkeypatch.setattr(faults, "GIVE_UP_AFTER", -1)
+
+    def fail(manager):
+        raise OperationalError("disk I/O error")
+
+    return lambda: monkeypatch.setattr(MessageManager, "data_version", fail)
+
+
+@contextmanager
+def released(event):
+    """Whatever happens, the handler that waits for the event may end, and does."""
+    try:
+        yield
+    finally:
+        event.set()
+        wait_until(lambda: not threads_of_workers(), "the handler's thread to end")
+
+
+def test_a_burst_handles_what_there_is_and_leaves_nothing_behind(queue):
+    messages = [Message.objects.enqueue("jobs", number) for number in range(5)]
+    seen = []
+    before = descriptors()
+
+    ended = work_until_idle(lambda message: seen.append(message.data))
+
+    assert ended == Ended(running=0, error=None)
+    assert sorted(seen) == [0, 1, 2, 3, 4]
+    assert {state_of(message) for message in messages} == {"gone"}
+    assert threads_of_workers() == set()
+    assert descriptors() <= before
+
+
+def test_a_handler_that_does_not_end_is_counted(queue):
+    message = Message.objects.enqueue("jobs", None)
+    stop, may_end = Stop(), threading.Event()
+
+    def work_too_long(message):
+        stop.request()
+        may_end.wait(60)
+
+    worker = WorkerOptions(using="default", queues=("jobs",), shutdown_timeout=0)
+    with released(may_end):
+        ended = run_child(worker, {"jobs": Handler(queue="jobs", function=work_too_long)}, stop)
+
+        assert ended == Ended(running=1, error=None)
+        assert state_of(message) == "active"
+
+
+def test_a_database_without_hope_ends_it_with_the_error(queue, dead_database):
+    Message.objects.enqueue("jobs", None)
+
+    ended = work_until_idle(lambda message: dead_database())
+
+    assert isinstance(ended.error, OperationalError)
+    assert ended.running == 0
+    assert threads_of_workers() == set()
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    """The command without its signal handlers, which are pytest's here; with a handler of ours."""
+    monkeypatch.setattr(runworker, "stop_on_signals", lambda stop: None)
+    found = {}
+    monkeypatch.setattr(handlers, "_handlers", found)
+
+    def handle(function):
+        found["jobs"] = Handler(queue="jobs", function=function)
+
+    return handle
+
+
+def test_the_command_fails_with_what_the_database_failed_with(queue, in_process, dead_database):
+    in_process(lambda message: dead_database())
+    Message.objects.enqueue("jobs", None)
+
+    with pytest.raises(CommandError, match=r"disk I/O error \(the disk fails"):
+        call_command("runworker")
+
+
+def test_the_command_ends_quietly(queue, in_process):
+    in_process(print)
+
+    assert call_command("runworker", "--burst", "--threads=1") is None

@@ -1,0 +1,32 @@
+"""A second connection to the test's database, and what SQLite says about who holds the lock."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from django.db import connection
+
+
+@contextmanager
+def another_connection() -> Iterator[sqlite3.Connection]:
+    """Without a timeout: whoever would have to wait fails at once."""
+    name = connection.settings_dict["NAME"]
+    with closing(sqlite3.connect(name, timeout=0, isolation_level=None)) as other:
+        yield other
+
+
+def another_writer_gets_in() -> bool:
+    """Whether the write lock is free this very moment."""
+    with another_connection() as other:
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        other.execute("ROLLBACK")
+        return True
+
+
+def committed_messages() -> list[int]:
+    """The ids that everybody else sees."""
+    with another_connection() as other:
+        return [id for (id,) in other.execute("SELECT id FROM mqlite_messages ORDER BY id")]
