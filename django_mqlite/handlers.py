@@ -1,11 +1,14 @@
 """Which function handles which queue."""
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
+
+from .durations import Duration, milliseconds
 
 if TYPE_CHECKING:
     from .models import Message
@@ -21,6 +24,12 @@ class Handler:
     queue: str
     function: HandlerFunction
     atomic: bool = False
+    max_runtime_ms: int | None = None
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it runs in the process's event loop instead of a thread."""
+        return inspect.iscoroutinefunction(self.function)
 
     @property
     def path(self) -> str:
@@ -31,7 +40,9 @@ class Handler:
 _handlers: dict[str, Handler] = {}
 
 
-def handler(queue: str, *, atomic: bool = False) -> Callable[[F], F]:
+def handler(
+    queue: str, *, atomic: bool = False, max_runtime: Duration | None = None
+) -> Callable[[F], F]:
     """Register the decorated function as the one that handles messages of `queue`.
 
     It is called with the Message. If it returns, the message is completed; if it raises Reject it
@@ -42,13 +53,23 @@ def handler(queue: str, *, atomic: bool = False) -> Callable[[F], F]:
     With `atomic=True` the handler and the completion are one transaction on the queue's database:
     its writes there happen exactly once, or not at all.
 
-    A second, different handler for a queue is ImproperlyConfigured.
+    After `max_runtime` (a timedelta or seconds) its lease is no longer renewed: a coroutine is
+    cancelled, a process of `runworker --processes` killed, and a thread can only be told, through
+    `message.lease.lost`.
+
+    An `async def` runs in the process's one event loop; it cannot be atomic. A second, different
+    handler for a queue is ImproperlyConfigured.
     """
     if not isinstance(queue, str):
         raise ImproperlyConfigured(f"write @handler('queue-name'), not {queue!r}")
+    max_runtime_ms = None
+    if max_runtime is not None:
+        max_runtime_ms = milliseconds(max_runtime, "max_runtime", least=1)
 
     def register(function: F) -> F:
-        new = Handler(queue=queue, function=function, atomic=atomic)
+        new = Handler(queue=queue, function=function, atomic=atomic, max_runtime_ms=max_runtime_ms)
+        if new.is_async and atomic:
+            raise ImproperlyConfigured(f"{new.path} is async, and Django has no async transactions")
         old = _handlers.get(queue)
         if old is not None and old.path != new.path:
             raise ImproperlyConfigured(

@@ -21,7 +21,8 @@ def release_expired(using: str, *, limit: int) -> int:
         now = clock.now_ms()
         released = reap.release_expired(connection, now=now, limit=limit)
         if released:
-            transaction.on_commit(partial(_tell, using, released, now), using=using, robust=True)
+            tell = partial(_tell, using, released, now, "its lease ran out")
+            transaction.on_commit(tell, using=using, robust=True)
     return len(released)
 
 
@@ -31,7 +32,8 @@ def release_worker(using: str, worker: str, *, reason: str, limit: int) -> int:
         now = clock.now_ms()
         released = reap.release_worker(connection, worker, reason=reason, now=now, limit=limit)
         if released:
-            transaction.on_commit(partial(_tell, using, released, now), using=using, robust=True)
+            tell = partial(_tell, using, released, now, f"worker {worker} died: {reason}")
+            transaction.on_commit(tell, using=using, robust=True)
     return len(released)
 
 
@@ -124,9 +126,9 @@ def next_event_in(using: str) -> float | None:
     return None if at is None else max(0.0, (at - clock.now_ms()) / 1000)
 
 
-def _tell(using: str, released: list[reap.Released], now: int) -> None:
+def _tell(using: str, released: list[reap.Released], now: int, why: str) -> None:
     for message in released:
-        said = f"the lease of delivery {message.delivery_count} ran out"
+        said = f"delivery {message.delivery_count}: {why}"
         if message.state == State.DEAD_LETTERED:
             _tell_dead(using, message, "MaxDeliveryCountExceeded", said)
         else:

@@ -119,6 +119,9 @@ class Message(models.Model):
     def __str__(self) -> str:
         return f"#{self.pk} of {self.queue}"
 
+    lease_lost = False
+    """Set by the worker's lease keeper; read it as `message.lease.lost`."""
+
     duplicate = False
     """Whether enqueue() has found the message in its queue's window instead of storing it."""
 
@@ -129,10 +132,18 @@ class Message(models.Model):
 
     @property
     def lease(self) -> Lease | None:
-        """The lease this instance was claimed under, whether or not it still holds."""
+        """The lease this instance was claimed under; a long handler looks at its `lost` at times.
+
+        Once it is lost nothing this handler does to the message will count.
+        """
         if self.lock_token is None:
             return None
-        return Lease(queue=self.queue, message_id=self.pk, lock_token=self.lock_token)
+        return Lease(
+            queue=self.queue,
+            message_id=self.pk,
+            lock_token=self.lock_token,
+            lost=self.lease_lost,
+        )
 
     def complete(self) -> None:
         """The work is done: delete the message, or keep it as completed where its queue says so.

@@ -1,7 +1,7 @@
 """Small frozen values that cross the layers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -34,6 +34,8 @@ class Lease:
     queue: str
     message_id: int
     lock_token: str
+    lost: bool = field(default=False, compare=False)
+    """Whether the worker has found out that it no longer holds; asked for anew each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,16 @@
-"""The register of live workers."""
+"""The register of live workers, and what they hold."""
 
 import json
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 from django.db import connections
 
 from . import clock
 from .store.workers import forget_worker, record_worker, worker_records
+from .store.workers import held_leases as read_held_leases
 from .transactions import write_transaction
-from .types import WorkerRecord
+from .types import Lease, WorkerRecord
 
 
 def live_workers(using: str) -> list[WorkerRecord]:
@@ -37,3 +39,36 @@ def forget(using: str, worker: str) -> None:
     """Take the worker off the register."""
     with write_transaction(using) as connection:
         forget_worker(connection, worker)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldLease:
+    """A live lease and who holds it, as of a moment ago."""
+
+    worker: str
+    lease: Lease
+    ran_ms: int
+    left_ms: int
+    lock_duration_ms: int
+
+    @property
+    def is_late(self) -> bool:
+        """Whether less than a third is left: its holder should have renewed it twice by now."""
+        return self.left_ms < self.lock_duration_ms / 3
+
+
+def held_leases(using: str, workers: Sequence[str]) -> list[HeldLease]:
+    """The live leases of these workers. A read."""
+    now = clock.now_ms()
+    return [
+        HeldLease(
+            worker=worker,
+            lease=Lease(queue=queue, message_id=id, lock_token=token),
+            ran_ms=now - locked_at,
+            left_ms=locked_until - now,
+            lock_duration_ms=duration,
+        )
+        for worker, queue, id, token, locked_at, locked_until, duration in read_held_leases(
+            connections[using], workers, now=now
+        )
+    ]

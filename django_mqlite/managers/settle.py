@@ -10,7 +10,7 @@ from ..fields import moment
 from ..store import renew
 from ..store.rows import MessageRow
 from ..transactions import write_transaction
-from ..types import Completion, Outcome
+from ..types import Completion, Lease, Outcome
 from .base import VerbManager, lock_ms
 from .rows import from_rows
 
@@ -61,13 +61,19 @@ class SettleVerbs(VerbManager["Message"]):
         `locked_until` of the renewed ones tells the new deadline. A lease is never shortened and an
         expired one never revived.
         """
-        lock_duration_ms = lock_ms(lock_duration)
         leases = [lease for message in messages if (lease := message.lease)]
-        with write_transaction(self.using_alias) as connection:
-            until = renew.renew(
-                connection, leases, now=clock.now_ms(), lock_duration=lock_duration_ms
-            )
+        until = self.renew_leases(leases, lock_duration)
         for message in messages:
             if message.lease in until:
                 message.locked_until = moment(until[message.lease])
         return [message.lease in until for message in messages]
+
+    def renew_leases(
+        self, leases: Sequence[Lease], lock_duration: Duration | None = None
+    ) -> dict[Lease, int]:
+        """The same for leases without their messages; the new deadline of each that still held."""
+        lock_duration_ms = lock_ms(lock_duration)
+        with write_transaction(self.using_alias) as connection:
+            return renew.renew(
+                connection, leases, now=clock.now_ms(), lock_duration=lock_duration_ms
+            )

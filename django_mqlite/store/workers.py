@@ -3,6 +3,9 @@
 Correctness rests on leases alone, so nothing refers to these records and losing one loses nothing.
 """
 
+import json
+from collections.abc import Sequence
+
 from .statement import Connection, Statement, execute, fetch_all
 
 # ':' < ';' in every collation that matters here, so the range is the prefix 'worker:'.
@@ -19,7 +22,7 @@ WORKER_RECORDS = Statement(
 
 def worker_records(connection: Connection) -> list[tuple[str, str, int]]:
     """Each worker's id, what it has written about itself (JSON), and when."""
-    return fetch_all(connection, WORKER_RECORDS)  # type: ignore[return-value]
+    return fetch_all(connection, WORKER_RECORDS)
 
 
 RECORD_WORKER = Statement(
@@ -45,3 +48,24 @@ FORGET_WORKER = Statement(
 def forget_worker(connection: Connection, worker: str) -> None:
     """The worker is gone."""
     execute(connection, FORGET_WORKER, worker=worker)
+
+
+# Few messages are locked at once, so the worker's name needs no index of its own.
+HELD_LEASES = Statement(
+    "held_leases",
+    """
+    SELECT m.locked_by, m.queue, m.id, m.lock_token, m.locked_at, m.locked_until,
+           q.lock_duration_ms
+      FROM mqlite_queues AS q
+     CROSS JOIN mqlite_messages AS m INDEXED BY mqlite_messages_locked ON m.queue = q.name
+     WHERE m.state = 'locked' AND m.locked_until > %(now)s
+       AND m.locked_by IN (SELECT value FROM json_each(%(workers)s))
+    """,
+)
+
+
+def held_leases(
+    connection: Connection, workers: Sequence[str], *, now: int
+) -> list[tuple[str, str, int, str, int, int, int]]:
+    """Per live lease of these workers: worker, queue, id, token, locked at and until, duration."""
+    return fetch_all(connection, HELD_LEASES, workers=json.dumps(list(workers)), now=now)

@@ -1,5 +1,6 @@
 """One process of a worker: a consumer with its pool, a lease keeper, and a reaper."""
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,12 +8,15 @@ from dataclasses import dataclass
 from django.db import Error
 
 from ..handlers import Handler
+from ..models import Message
 from .consumer import Consumer
+from .event_loop import EventLoop
 from .executor import Executor
 from .lease_keeper import LeaseKeeper
 from .options import WorkerOptions
 from .pool import Pool
 from .reaper import Reaper
+from .registry import Entry
 from .stop import Stop
 from .wakeup import Wakeup
 
@@ -25,6 +29,12 @@ class Ended:
 
     running: int = 0
     error: Error | None = None
+    stuck: bool = False
+
+    @property
+    def code(self) -> int:
+        """The exit code: not 0 where a process manager should see that something was wrong."""
+        return 1 if self.error or self.stuck else 0
 
 
 def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Stop) -> Ended:
@@ -34,12 +44,18 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Sto
     """
     wakeup = Wakeup(options.using)
     stop.on_request(wakeup.notify)
-    executor = Executor(handlers=handlers, using=options.using)
-    pool = Pool(executor.run, threads=options.threads, on_finished=wakeup.notify)
-    keeper = LeaseKeeper(options.using, pool)
+    pool = _pool(options, handlers, wakeup)
+    keeper = _keeper(options, handlers, pool, stop)
     keeper.start()
-    reaper = Reaper(options.using) if options.reaper else None
-    consumer = Consumer(options, pool=pool, wakeup=wakeup, stop=stop, reaper=reaper)
+    entry = Entry(options)
+    consumer = Consumer(
+        options,
+        pool=pool,
+        wakeup=wakeup,
+        stop=stop,
+        reaper=Reaper(options.using) if options.reaper else None,
+        entry=entry,
+    )
     logger.info("worker %s serves %s", options.name, ", ".join(options.queues))
     error = None
     try:
@@ -50,5 +66,36 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Sto
         keeper.stop()
         pool.close()
         wakeup.close()
+        with contextlib.suppress(Error):  # whoever reads a stale entry can tell
+            entry.remove()
     logger.info("worker %s stops after %d messages", options.name, consumer.claimed)
-    return Ended(running=len(pool.running), error=error)
+    return Ended(running=len(pool.running), error=error, stuck=stop.stuck)
+
+
+def _pool(options: WorkerOptions, handlers: Mapping[str, Handler], wakeup: Wakeup) -> Pool:
+    executor = Executor(handlers=handlers, using=options.using)
+    return Pool(
+        executor.run,
+        threads=options.threads,
+        on_finished=wakeup.notify,
+        is_async=executor.is_async,
+        loop=EventLoop(executor.run_async),
+    )
+
+
+def _keeper(
+    options: WorkerOptions, handlers: Mapping[str, Handler], pool: Pool, stop: Stop
+) -> LeaseKeeper:
+    """In a supervised process a thread that has had its time is the supervisor's affair."""
+    limits = {
+        queue: handler.max_runtime_ms
+        for queue, handler in handlers.items()
+        if handler.max_runtime_ms and (handler.is_async or not options.supervised)
+    }
+
+    def recycle(message: Message) -> None:
+        logger.error("message #%s of %s is stuck; the worker ends", message.pk, message.queue)
+        stop.stuck = True
+        stop.request()
+
+    return LeaseKeeper(options.using, pool, max_runtime_ms=limits, on_stuck=recycle)

@@ -11,10 +11,12 @@ from ..models import Message
 from ..types import Abandonment, Completion, State
 from .executor import Finished
 from .faults import Faults
+from .memory import Memory
 from .options import WorkerOptions
 from .outcome import outcome_of
 from .pool import Pool
 from .reaper import LONGEST_REST, Reaper
+from .registry import Entry
 from .stop import Stop
 from .wakeup import Wakeup
 
@@ -35,6 +37,7 @@ class Consumer:
         wakeup: Wakeup,
         stop: Stop,
         reaper: Reaper | None = None,
+        entry: Entry | None = None,
     ) -> None:
         self.claimed = 0
         self._options = options
@@ -42,6 +45,8 @@ class Consumer:
         self._wakeup = wakeup
         self._stop = stop
         self._reaper = reaper
+        self._entry = entry
+        self._memory = Memory(options.max_memory_mb)
         self._reap_at = 0.0
         self._version = -1
         self._look = True
@@ -78,7 +83,7 @@ class Consumer:
 
     @property
     def _done(self) -> bool:
-        if self._stop.requested or self._quota == 0:
+        if self._stop.requested or self._quota == 0 or self._memory.exceeded:
             return True
         return self._options.burst and self._idle
 
@@ -96,6 +101,8 @@ class Consumer:
             queues = self._promising() if claim else []
             if self._unsettled or queues:
                 self._exchange(queues)
+            if self._entry is not None:
+                self._entry.refresh(in_flight=len(self._pool.running))
         except QueueNotFound:
             return 0  # deleted between the look and the claim; the next look does not find it
         except Error as error:

@@ -1,16 +1,17 @@
-"""One message, one handler, one thread: run it and say how it ended."""
+"""One message, one handler, one thread or task: run it and say how it ended."""
 
 import inspect
 import logging
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, reset_queries, transaction
 
 from ..handlers import Handler
+from ..logs import current_message
 from ..models import Message
 from ..transactions import write_transaction
 from ..types import State
@@ -38,9 +39,14 @@ class Executor:
     handlers: Mapping[str, Handler]
     using: str
 
+    def is_async(self, message: Message) -> bool:
+        """Whether run_async() is the one to run it."""
+        return self.handlers[message.queue].is_async
+
     def run(self, message: Message) -> Finished:
         """Run the handler of the message's queue; whatever it raises is an answer, not an error."""
         handler = self.handlers[message.queue]
+        current_message.set((message.queue, message.pk))
         reset_queries()
         try:
             if handler.atomic:
@@ -51,6 +57,19 @@ class Executor:
             return Finished(message=message, error=error)
         finally:
             tidy_connections()
+            current_message.set(None)
+        return Finished(message=message, error=None)
+
+    async def run_async(self, message: Message) -> Finished:
+        """The same for a coroutine function. A cancellation is an answer like any other."""
+        current_message.set((message.queue, message.pk))  # of this task only
+        try:
+            await cast(Awaitable[object], self.handlers[message.queue].function(message))
+        except BaseException as error:  # noqa: BLE001 - see run()
+            return Finished(message=message, error=error)
+        finally:
+            # Django runs the ORM of async code in one thread; its connections are there.
+            await sync_to_async(tidy_connections)()
         return Finished(message=message, error=None)
 
     def _run_atomic(self, handler: Handler, message: Message) -> None:

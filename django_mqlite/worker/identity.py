@@ -10,7 +10,7 @@ import psutil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """A process of this boot of this machine; `started_at` in seconds, as the system counts them."""
+    """A process, wherever it runs; `started_at` in seconds, as its system counts them."""
 
     boot_id: str
     pid_namespace: int

@@ -1,13 +1,15 @@
 """Leases of running handlers are renewed at a third of their length."""
 
 import logging
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from threading import Thread
 
 from django.db import Error, connections
 
 from .. import clock
-from ..fields import EPOCH
+from ..exceptions import LockLost
+from ..fields import EPOCH, epoch_ms
 from ..models import Message
 from ..types import State
 from .faults import advice
@@ -25,9 +27,19 @@ SHORTEST_REST = 0.01
 class LeaseKeeper:
     """Renews from a thread and a connection of its own: a busy consumer cannot starve it."""
 
-    def __init__(self, using: str, pool: Pool) -> None:
+    def __init__(
+        self,
+        using: str,
+        pool: Pool,
+        *,
+        max_runtime_ms: Mapping[str, int] | None = None,
+        on_stuck: Callable[[Message], None] | None = None,
+    ) -> None:
+        """`max_runtime_ms` by queue; `on_stuck` hears of a thread that has had its time."""
         self._using = using
         self._pool = pool
+        self._max_runtime_ms = max_runtime_ms or {}
+        self._on_stuck = on_stuck
         self._ended = Stop()
         self._lost: set[str | None] = set()
         self._renewed: dict[str | None, datetime] = {}
@@ -50,6 +62,7 @@ class LeaseKeeper:
     def poll(self) -> float:
         """Renew what has used up a third of its lease, all in one statement; how long to rest."""
         self._forget_ended()
+        self._end_overdue()
         try:
             self._renew([message for message in self._held() if self._renew_in(message) <= 0])
         except Error as error:
@@ -65,6 +78,23 @@ class LeaseKeeper:
         running = {message.lock_token for message in self._pool.running}
         self._lost &= running
         self._renewed = {token: at for token, at in self._renewed.items() if token in running}
+
+    def _end_overdue(self) -> None:
+        """A handler beyond its max_runtime keeps no lease: cancelled if it can be, else told."""
+        for message in self._held():
+            limit = self._max_runtime_ms.get(message.queue)
+            ran = clock.now_ms() - epoch_ms(message.locked_at)
+            if limit is None or ran <= limit:
+                continue
+            overdue = TimeoutError(
+                f"the handler ran longer than its max_runtime, {limit / 1000:g} s"
+            )
+            if self._pool.cancel(message, overdue):
+                self._lost.add(message.lock_token)
+            else:
+                self._lose(message, f"{overdue}; a thread cannot be stopped")
+                if self._on_stuck is not None:
+                    self._on_stuck(message)
 
     def _held(self) -> list[Message]:
         return [
@@ -89,14 +119,17 @@ class LeaseKeeper:
             if held:
                 self._renewed[message.lock_token] = now
             elif message.state == State.LOCKED:  # or it has been settled in the meantime
-                self._lose(message)
+                self._lose(message, "somebody else may have it by now")
+                self._pool.cancel(message, LockLost(message.queue, message.pk, "keep"))
 
-    def _lose(self, message: Message) -> None:
+    def _lose(self, message: Message, why: str) -> None:
         self._lost.add(message.lock_token)
+        message.lease_lost = True
         logger.warning(
-            "the lease of message #%s of %s is lost; the outcome of its handler will not count",
+            "the lease of message #%s of %s is lost (%s); its handler's outcome will not count",
             message.pk,
             message.queue,
+            why,
             extra={"queue": message.queue, "message_id": message.pk},
         )
 

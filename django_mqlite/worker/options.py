@@ -13,13 +13,18 @@ def worker_name() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """The options of `runworker`. Queues are served strictly in their order; times in seconds."""
+    """The options of `runworker`. Queues are served strictly in their order; times in seconds.
+
+    `supervised`: a supervisor watches the process and kills it where a thread cannot be stopped.
+    """
 
     using: str
     queues: tuple[str, ...]
     threads: int = 4
     burst: bool = False
     max_messages: int | None = None
+    max_memory_mb: int | None = None
     shutdown_timeout: float = 30.0
     reaper: bool = True
+    supervised: bool = False
     name: str = field(default_factory=worker_name)

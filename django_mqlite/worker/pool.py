@@ -8,21 +8,30 @@ from threading import Thread
 from django.db import connections
 
 from ..models import Message
+from .event_loop import EventLoop
 from .executor import Finished
 
 
 class Pool:
-    """A fixed number of threads; each runs one message at a time.
+    """A fixed number of slots: a thread each, or a task of the event loop for an async handler.
 
     Daemon threads, because a handler that never returns must not keep the process alive after its
     message has been given back. That is why this is not a ThreadPoolExecutor.
     """
 
     def __init__(
-        self, run: Callable[[Message], Finished], *, threads: int, on_finished: Callable[[], None]
+        self,
+        run: Callable[[Message], Finished],
+        *,
+        threads: int,
+        on_finished: Callable[[], None],
+        is_async: Callable[[Message], bool] = lambda message: False,
+        loop: EventLoop | None = None,
     ) -> None:
         self._run = run
         self._on_finished = on_finished
+        self._is_async = is_async
+        self._loop = loop
         self._waiting: SimpleQueue[Message | None] = SimpleQueue()
         self._finished: deque[Finished] = deque()
         # By identity: a delivery whose lease was lost may still run when its message comes again.
@@ -45,9 +54,19 @@ class Pool:
         return len(self._threads) - len(self._running)
 
     def start(self, message: Message) -> None:
-        """Run the message's handler in a free thread."""
+        """Run the message's handler in a free thread, or as a task of the event loop."""
         self._running[id(message)] = message
-        self._waiting.put(message)
+        if self._loop is not None and self._is_async(message):
+            self._loop.start(message, self._finish)
+        else:
+            self._waiting.put(message)
+
+    def cancel(self, message: Message, because: BaseException) -> bool:
+        """Cancel the message's handler if it is a coroutine; a thread cannot be. Whether it is."""
+        if self._loop is None or not self._is_async(message):
+            return False
+        self._loop.cancel(message, because)
+        return True
 
     def take_finished(self) -> list[Finished]:
         """What has ended since the last call; their threads are free again."""
@@ -65,9 +84,14 @@ class Pool:
         if not self._running:
             for thread in self._threads:
                 thread.join()
+        if self._loop is not None:
+            self._loop.close()
 
     def _work(self) -> None:
         while (message := self._waiting.get()) is not None:
-            self._finished.append(self._run(message))
-            self._on_finished()
+            self._finish(self._run(message))
         connections.close_all()
+
+    def _finish(self, finished: Finished) -> None:
+        self._finished.append(finished)
+        self._on_finished()

@@ -7,11 +7,12 @@ from django.db import Error
 
 from ..maintenance import next_event_in
 from .faults import Faults
+from .registry import release_gone
 from .stop import Stop
 from .sweeps import BATCH, HOUSEKEEPING, URGENT, Sweep, run_round
 
 LONGEST_REST = 1.0
-"""Seconds: a step of the clock is noticed so soon."""
+"""Seconds: a step of the clock, or the death of a worker of this machine, is noticed so soon."""
 
 HOUSEKEEPING_EVERY = 10.0
 """Seconds between two rounds of what only takes up space."""
@@ -26,9 +27,13 @@ class Reaper:
     def __init__(self, using: str) -> None:
         self._using = using
         self._housekeeping_at = 0.0
+        self._gone_at = 0.0
 
     def poll(self) -> float:
         """Sweep one batch of what is due; how long to rest. Idle it only reads."""
+        if time.monotonic() >= self._gone_at:
+            self._gone_at = time.monotonic() + LONGEST_REST
+            release_gone(self._using)
         wait = next_event_in(self._using)
         if wait == 0:
             if self._is_more_after(URGENT):

@@ -4,9 +4,10 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Event, Thread
 from types import FrameType
+from typing import NoReturn
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -15,8 +16,10 @@ class Stop:
     """Asked for once, seen by every loop of the process."""
 
     def __init__(self) -> None:
+        self.stuck = False
         self._event = Event()
         self._wake: list[Callable[[], None]] = []
+        self._leave: list[Callable[[], None]] = []
 
     @property
     def requested(self) -> bool:
@@ -32,13 +35,27 @@ class Stop:
         """Call `wake` when stopping is asked for."""
         self._wake.append(wake)
 
+    def on_leave(self, act: Callable[[], None]) -> None:
+        """Call `act` before the process is left at once."""
+        self._leave.append(act)
+
+    def leave(self, code: int) -> NoReturn:
+        """Leave the process at once, whatever still runs."""
+        for act in self._leave:
+            act()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
     def wait(self, seconds: float) -> bool:
         """Rest, but not beyond the wish to stop; whether it has come."""
         return self._event.wait(seconds)
 
 
-def stop_on_signals(stop: Stop) -> None:
-    """The first TERM or INT asks to stop, a second one ends the process at once.
+def stop_on_signals(
+    stop: Stop, signals: Iterable[signal.Signals] = SIGNALS, *, insist: bool = True
+) -> None:
+    """The first of these signals asks to stop; a second one, if `insist`, ends the process at once.
 
     The handlers do nothing: Python writes the signal's number to a socket the moment it arrives,
     even while the main thread waits for a lock of the database, and a thread reads it there. (Work
@@ -47,22 +64,23 @@ def stop_on_signals(stop: Stop) -> None:
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    for number in SIGNALS:
+    for number in signals:
         signal.signal(number, _nothing)
-    Thread(target=_watch, args=(reader, writer, stop), name="mqlite-signals", daemon=True).start()
+    Thread(
+        target=_watch, args=(reader, writer, stop, insist), name="mqlite-signals", daemon=True
+    ).start()
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
     """Its being there keeps the default action away."""
 
 
-def _watch(reader: socket.socket, writer: socket.socket, stop: Stop) -> None:
+def _watch(reader: socket.socket, writer: socket.socket, stop: Stop, insist: bool) -> None:
     with writer:  # kept open: the wake-up descriptor is only a number
         while number := reader.recv(1):
             if number[0] not in SIGNALS:
                 continue
-            if stop.requested:
+            if stop.requested and insist:
                 sys.stderr.write("second signal: leaving at once, leases run out by themselves\n")
-                sys.stderr.flush()
-                os._exit(128 + number[0])
+                stop.leave(128 + number[0])
             stop.request()

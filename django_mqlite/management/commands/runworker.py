@@ -1,9 +1,8 @@
 """manage.py runworker: claims messages and runs their handlers until it is told to stop."""
 
-import os
 import sys
 from argparse import ArgumentParser
-from typing import Any, NoReturn
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
@@ -11,8 +10,8 @@ from django.db import Error
 from django_mqlite.checks import queue_alias
 from django_mqlite.handlers import get_handlers
 from django_mqlite.management.arguments import names, positive_int, seconds
-from django_mqlite.worker.child import Ended, run_child
 from django_mqlite.worker.faults import advice
+from django_mqlite.worker.launch import run_reloading, run_worker, wait_for_other_machine
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.preflight import NotReady, check_writable, served_queues
 from django_mqlite.worker.stop import Stop, stop_on_signals
@@ -35,14 +34,28 @@ class Command(BaseCommand):
         )
         add("--exclude", type=names, default=(), metavar="A,B", help="not these")
         add("--threads", type=positive_int, default=4, metavar="N", help="handlers at once (4)")
+        add("--processes", type=positive_int, default=1, metavar="N", help="processes (1)")
         add("--burst", action="store_true", help="end when nothing is left to claim")
         add("--max-messages", type=positive_int, metavar="N", help="end after so many messages")
+        add(
+            "--max-memory",
+            dest="max_memory_mb",
+            type=positive_int,
+            metavar="MB",
+            help="end, or replace the process, when it has grown so large",
+        )
         add(
             "--shutdown-timeout",
             type=seconds,
             default=30.0,
             metavar="S",
             help="seconds for running handlers after TERM (30)",
+        )
+        add("--reload", action="store_true", help="start anew when code changes (development)")
+        add(
+            "--ignore-other-machines",
+            action="store_true",
+            help="start although a worker of another machine is registered",
         )
         add("--no-reaper", dest="reaper", action="store_false", help="leave reaping to runreaper")
 
@@ -53,33 +66,29 @@ class Command(BaseCommand):
             check_writable(using)
             queues = served_queues(using, handlers, options["queues"], options["exclude"])
             worker = WorkerOptions(
-                using=using,
-                queues=queues,
-                **{
-                    name: options[name]
-                    for name in ("threads", "burst", "max_messages", "shutdown_timeout", "reaper")
-                },
+                using=using, queues=queues, **{name: options[name] for name in OPTIONS}
             )
             stop = Stop()
             stop_on_signals(stop)
-            ended = run_child(worker, handlers, stop)
+            if not options["ignore_other_machines"]:
+                wait_for_other_machine(using, stop)
+            if options["reload"]:
+                code = run_reloading(worker, handlers, stop)
+            else:
+                code = run_worker(worker, handlers, stop, processes=options["processes"])
         except NotReady as error:
             raise CommandError(str(error)) from error
         except Error as error:
-            raise CommandError(_failed(error)) from error
-        if ended.running:
-            self._leave(ended)
-        if ended.error:
-            raise CommandError(_failed(ended.error))
-
-    def _leave(self, ended: Ended) -> NoReturn:
-        """Handlers that did not end would keep the interpreter from ending, or crash it."""
-        if ended.error:
-            self.stderr.write(_failed(ended.error))
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1 if ended.error else 0)
+            raise CommandError(f"The database failed: {error} ({advice(error)}).") from error
+        if code:
+            sys.exit(code)
 
 
-def _failed(error: Error) -> str:
-    return f"The database failed: {error} ({advice(error)})."
+OPTIONS = (
+    "threads",
+    "burst",
+    "max_messages",
+    "max_memory_mb",
+    "shutdown_timeout",
+    "reaper",
+)

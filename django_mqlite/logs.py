@@ -1,0 +1,22 @@
+"""Log records of a handler that say which message it was handling."""
+
+import logging
+from contextvars import ContextVar
+
+current_message: ContextVar[tuple[str, int] | None] = ContextVar("current_message", default=None)
+"""Queue and sequence number of the message that is being handled in this thread or task."""
+
+
+class MessageFilter(logging.Filter):
+    """Gives every record `queue` and `message_id`, None outside a handler; lets all of them pass.
+
+    In LOGGING: {"filters": {"mqlite": {"()": "django_mqlite.logs.MessageFilter"}}, …}, named by the
+    handlers whose format shows them.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        queue, message_id = current_message.get() or (None, None)
+        for name, value in (("queue", queue), ("message_id", message_id)):
+            if not hasattr(record, name):
+                setattr(record, name, value)
+        return True

@@ -1,0 +1,70 @@
+"""The one event loop of a worker process, for its async handlers."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from threading import Thread
+from typing import Any
+
+from ..models import Message
+from .executor import Finished
+
+OnFinished = Callable[[Finished], None]
+
+
+class EventLoop:
+    """Runs coroutines in a thread of its own, which starts with the first of them."""
+
+    def __init__(self, run: Callable[[Message], Coroutine[Any, Any, Finished]]) -> None:
+        self._run = run
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: Thread | None = None
+        # Touched in the loop's thread only.
+        self._tasks: dict[int, asyncio.Task[Finished]] = {}
+        self._because: dict[int, BaseException] = {}
+
+    def start(self, message: Message, on_finished: OnFinished) -> None:
+        """Run the message's handler as a task; `on_finished` is called in the loop's thread."""
+        self._running_loop().call_soon_threadsafe(self._begin, message, on_finished)
+
+    def cancel(self, message: Message, because: BaseException) -> None:
+        """Cancel the message's task; `because` is what its delivery failed of."""
+        self._running_loop().call_soon_threadsafe(self._cancel, message, because)
+
+    def close(self) -> None:
+        """End the loop; tasks that still run end where they are."""
+        if self._loop is not None and self._thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(timeout=5)
+            if not self._tasks:
+                self._loop.close()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            run = self._loop.run_forever
+            self._thread = Thread(target=run, name="mqlite-event-loop", daemon=True)
+            self._thread.start()
+        return self._loop
+
+    def _begin(self, message: Message, on_finished: OnFinished) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(message))
+        self._tasks[id(message)] = task
+        task.add_done_callback(lambda done: on_finished(self._end(message, done)))
+
+    def _cancel(self, message: Message, because: BaseException) -> None:
+        task = self._tasks.get(id(message))
+        if task is not None:
+            self._because.setdefault(id(message), because)
+            task.cancel()
+
+    def _end(self, message: Message, task: "asyncio.Task[Finished]") -> Finished:
+        """A task that is cancelled before its first step never comes to run anything."""
+        del self._tasks[id(message)]
+        because = self._because.pop(id(message), None)
+        if task.cancelled():
+            return Finished(message=message, error=because or asyncio.CancelledError())
+        finished = task.result()
+        if because is not None and isinstance(finished.error, asyncio.CancelledError):
+            return replace(finished, error=because)
+        return finished

@@ -1,0 +1,81 @@
+"""How a worker is run: in this process, in several, or again and again while its code changes."""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from threading import Thread
+
+from django.utils import autoreload
+
+from ..handlers import Handler
+from .child import run_child
+from .faults import advice
+from .options import WorkerOptions
+from .registry import other_machine
+from .stop import Stop
+from .supervisor import Supervisor
+
+logger = logging.getLogger("django_mqlite.worker")
+
+
+def run_worker(
+    options: WorkerOptions, handlers: Mapping[str, Handler], stop: Stop, *, processes: int = 1
+) -> int:
+    """Work until asked to stop; the exit code. Leaves at once where a handler still runs then."""
+    if processes > 1:
+        return Supervisor(options, handlers, stop, processes=processes).run()
+    ended = run_child(options, handlers, stop)
+    if ended.error:
+        logger.error("the worker ends: %s (%s)", ended.error, advice(ended.error))
+    if ended.running:
+        # Handlers that did not end would keep the interpreter from ending, or crash it.
+        stop.leave(ended.code)
+    return ended.code
+
+
+def run_reloading(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Stop) -> int:
+    """For development: when a file of the project changes, drain and start anew in this process.
+
+    The worker stays on the main thread, where signals arrive; only the watch is in another.
+    """
+    changed = Stop()
+    Thread(target=_watch_files, args=(changed, stop), name="mqlite-reload", daemon=True).start()
+    ended = run_child(options, handlers, stop)
+    if changed.requested:
+        logger.info("code has changed; starting anew")
+        os.execv(sys.executable, autoreload.get_child_arguments())  # noqa: S606 - as we were started
+    if ended.running:
+        stop.leave(ended.code)
+    return ended.code
+
+
+def _watch_files(changed: Stop, stop: Stop) -> None:
+    reloader = autoreload.StatReloader()
+    seen = dict(reloader.snapshot_files())
+    while not stop.wait(reloader.SLEEP_TIME):
+        now = dict(reloader.snapshot_files())
+        if any(seen.get(path, mtime) != mtime for path, mtime in now.items()):
+            changed.request()
+            stop.request()
+        seen = {**seen, **now}
+
+
+def wait_for_other_machine(using: str, stop: Stop) -> None:
+    """Wait while a worker of another machine is alive on the file: the two would corrupt it.
+
+    SQLite's locks do not reach from one machine to another. A registration is over a minute after
+    its last sign of life.
+    """
+    told = False
+    while (other := other_machine(using)) is not None:
+        if not told:
+            logger.error(
+                "worker %s of another machine (%s) uses this file; waiting till it is gone. SQLite "
+                "cannot be shared by machines; if it is not, say --ignore-other-machines",
+                other.worker,
+                other.host,
+            )
+            told = True
+        if stop.wait(1.0):
+            return

@@ -1,0 +1,105 @@
+"""The worker's entry in the register, and the entries of workers that are gone.
+
+For people and for speed: leases alone decide what is right.
+"""
+
+import socket
+import time
+
+from .. import clock
+from ..maintenance import release_worker
+from ..types import WorkerRecord
+from ..workers import forget, live_workers, register
+from .identity import ProcessIdentity, boot_id, this_process
+from .options import WorkerOptions
+from .sweeps import BATCH
+
+WRITE_EVERY = 15.0
+"""Seconds between two writes of a worker that does nothing else."""
+
+STALE_AFTER_MS = 60_000
+"""A worker that has not written for so long, and that we cannot see, is taken for gone."""
+
+
+class Entry:
+    """This worker's entry."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
+        self._process = this_process()
+        self._started_at = clock.now_ms()
+        self._write_at = 0.0
+
+    def refresh(self, *, in_flight: int) -> None:
+        """Write it, unless that was done a moment ago."""
+        if time.monotonic() < self._write_at:
+            return
+        self._write_at = time.monotonic() + WRITE_EVERY
+        register(
+            self._options.using,
+            WorkerRecord(
+                worker=self._options.name,
+                host=socket.gethostname(),
+                boot_id=self._process.boot_id,
+                pid_namespace=self._process.pid_namespace,
+                pid=self._process.pid,
+                process_started_at=self._process.started_at,
+                queues=self._options.queues,
+                slots=self._options.threads,
+                in_flight=in_flight,
+                started_at=self._started_at,
+            ),
+        )
+
+    def remove(self) -> None:
+        """The worker ends in order."""
+        forget(self._options.using, self._options.name)
+
+
+def release_gone(using: str) -> int:
+    """End the leases of workers of this machine whose process is gone; how many messages that were.
+
+    A process is known by boot, pid namespace, pid and start time, so a reused pid or another
+    container's is never taken for a worker's. Entries of workers elsewhere are only forgotten when
+    they are stale: their leases run out by themselves.
+    """
+    released = 0
+    for record in live_workers(using):
+        if identity_of(record).is_gone:
+            released += release_all(using, record.worker, "its process is gone")
+            forget(using, record.worker)
+        elif record.seen_at < clock.now_ms() - STALE_AFTER_MS and not identity_of(record).is_here:
+            forget(using, record.worker)
+    return released
+
+
+def release_all(using: str, worker: str, reason: str) -> int:
+    """End every lease of a worker that is gone."""
+    total = 0
+    while True:
+        count = release_worker(using, worker, reason=reason, limit=BATCH)
+        total += count
+        if count < BATCH:
+            return total
+
+
+def identity_of(record: WorkerRecord) -> ProcessIdentity:
+    """The process that the record is of."""
+    return ProcessIdentity(
+        boot_id=record.boot_id,
+        pid_namespace=record.pid_namespace,
+        pid=record.pid,
+        started_at=record.process_started_at,
+    )
+
+
+def other_machine(using: str) -> WorkerRecord | None:
+    """A live worker of another machine on the same file, which SQLite's locks do not reach.
+
+    Told by the kernel's boot id, never by the host's name, which changes with every container.
+    """
+    fresh = clock.now_ms() - STALE_AFTER_MS
+    for record in live_workers(using):
+        if record.boot_id != boot_id() and record.seen_at >= fresh:
+            return record
+    return None

@@ -1,0 +1,40 @@
+"""What runs in a process that a supervisor has spawned."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import wait
+from threading import Thread
+
+from .options import WorkerOptions
+
+
+def work(options: WorkerOptions) -> None:
+    """Be a worker process until the supervisor asks to stop, or is gone."""
+    import django  # noqa: PLC0415 - a spawned process begins with nothing set up
+
+    django.setup()
+    from ..handlers import get_handlers  # noqa: PLC0415 - after setup
+    from .child import run_child  # noqa: PLC0415 - after setup
+    from .stop import Stop, stop_on_signals  # noqa: PLC0415 - after setup
+
+    stop = Stop()
+    # Ctrl-C goes to the whole group of processes; the supervisor says what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A process manager may send TERM to each process of the group, beside the supervisor's.
+    stop_on_signals(stop, [signal.SIGTERM], insist=False)
+    Thread(target=_watch_parent, args=(stop.request,), daemon=True).start()
+    ended = run_child(options, get_handlers(), stop)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(ended.code)  # a handler that still runs would keep the interpreter from ending
+
+
+def _watch_parent(request_stop: Callable[[], None]) -> None:
+    """Nobody would replace or stop this process any more: drain and end."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        request_stop()

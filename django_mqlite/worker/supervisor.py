@@ -1,0 +1,174 @@
+"""Several processes: started, watched, replaced, stopped.
+
+Children are spawned, never forked: a fork with an open SQLite connection corrupts the file. What a
+child holds is released the moment it dies.
+"""
+
+import logging
+import multiprocessing
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from multiprocessing.connection import wait
+
+from django.db import Error
+
+from ..handlers import Handler
+from ..workers import forget
+from .faults import Faults
+from .kept import KeptLeases
+from .options import WorkerOptions, worker_name
+from .registry import release_all
+from .spawned import work
+from .stop import Stop
+
+logger = logging.getLogger("django_mqlite.worker")
+
+YOUNG = 5.0
+"""Seconds within which the death of a child is a failure to start."""
+
+LONGEST_REST = 30.0
+"""Seconds between two tries to start a child that dies at once."""
+
+GIVE_UP_AFTER = 10
+"""So many children in a row that die at once end the supervisor as well."""
+
+KILL_AFTER = 5.0
+"""Seconds beyond the shutdown timeout that a child has to end by itself."""
+
+
+class Child:
+    """A process of the worker and the name it holds leases under."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self.name = worker_name()
+        self.started_at = time.monotonic()
+        self.killed = False
+        spawn = multiprocessing.get_context("spawn")
+        self.process = spawn.Process(
+            target=work, args=(replace(options, name=self.name, supervised=True),)
+        )
+        self.process.start()
+
+    def kill(self, why: str) -> None:
+        """End the process whatever it does; said once."""
+        if not self.killed:
+            logger.error("killing worker process %s: %s", self.name, why)
+        self.killed = True
+        self.process.kill()
+
+    @property
+    def died_young(self) -> bool:
+        return time.monotonic() - self.started_at < YOUNG and self.process.exitcode != 0
+
+
+class Supervisor:
+    """Keeps `processes` children at work until asked to stop."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        handlers: Mapping[str, Handler],
+        stop: Stop,
+        *,
+        processes: int,
+    ) -> None:
+        self._options = options
+        self._stop = stop
+        self._processes = processes
+        self._children: list[Child] = []
+        self._failures = 0
+        self._start_at = 0.0
+        self._kept = KeptLeases(options.using, handlers)
+        self._faults = Faults()
+        self._bell, self._ring = socket.socketpair()
+        stop.on_request(partial(self._ring.sendall, b"!"))
+        stop.on_leave(self._kill_all)
+
+    def run(self) -> int:
+        """Supervise until asked to stop, or until a burst is over; the exit code."""
+        while not self._done:
+            wait([self._bell, *(child.process.sentinel for child in self._children)], self.poll())
+        self._shut_down()
+        return 1 if self._failures >= GIVE_UP_AFTER else 0
+
+    @property
+    def _done(self) -> bool:
+        over = self._options.burst and self._started_all and not self._children
+        return self._stop.requested or over or self._failures >= GIVE_UP_AFTER
+
+    @property
+    def _started_all(self) -> bool:
+        return self._start_at > 0
+
+    def poll(self) -> float:
+        """Bury the dead, start what is missing, keep the leases; how long to rest."""
+        self._bury()
+        self._start_missing()
+        rest = self._keep()
+        return max(0.0, min(rest, self._start_at - time.monotonic())) if self._missing else rest
+
+    @property
+    def _missing(self) -> int:
+        if self._options.burst and self._started_all:
+            return 0
+        return self._processes - len(self._children)
+
+    def _start_missing(self) -> None:
+        if time.monotonic() >= self._start_at:
+            missing = self._missing
+            self._start_at = self._start_at or time.monotonic()
+            self._children += [Child(self._options) for _ in range(missing)]
+
+    def _bury(self) -> None:
+        for child in [child for child in self._children if child.process.exitcode is not None]:
+            self._children.remove(child)
+            code = child.process.exitcode
+            expected = code == 0 or self._stop.requested
+            said = logger.info if expected else logger.error
+            said("worker process %s has ended with exit code %s", child.name, code)
+            self._release(child, f"its process has ended with exit code {code}")
+            self._failures = self._failures + 1 if child.died_young else 0
+            if child.died_young:
+                rest = min(2.0 ** (self._failures - 1), LONGEST_REST)
+                self._start_at = time.monotonic() + rest
+
+    def _release(self, child: Child, reason: str) -> None:
+        try:
+            release_all(self._options.using, child.name, reason)
+            forget(self._options.using, child.name)
+        except Error:
+            logger.exception("what %s held could not be released; its leases run out", child.name)
+
+    def _keep(self) -> float:
+        by_name = {child.name: child for child in self._children}
+        try:
+            overdue = self._kept.renew(list(by_name))
+        except Error as error:
+            return self._faults.failed(error)
+        self._faults.cleared()
+        for name in overdue:
+            by_name[name].kill("it runs a handler beyond its max_runtime")
+        return self._kept.rest
+
+    def _shut_down(self) -> None:
+        """Ask the children to drain; kill those that do not end in time."""
+        for child in self._children:
+            child.process.terminate()
+        deadline = time.monotonic() + self._options.shutdown_timeout + KILL_AFTER
+        while self._alive and time.monotonic() < deadline:
+            wait([child.process.sentinel for child in self._alive], self._keep())
+        self._kill_all()
+        for child in self._children:
+            child.process.join()
+        self._bury()
+
+    @property
+    def _alive(self) -> list[Child]:
+        return [child for child in self._children if child.process.exitcode is None]
+
+    def _kill_all(self) -> None:
+        for child in self._alive:
+            child.kill("it has not ended in time")
