@@ -5,16 +5,16 @@ import sys
 from argparse import ArgumentParser
 from typing import Any, NoReturn
 
-from django.core.management.base import BaseCommand, CommandError
-from django.db import Error
+from django.core.management.base import BaseCommand
 
 from django_mqlite.checks import queue_alias
 from django_mqlite.handlers import get_handlers
 from django_mqlite.management.arguments import names, positive_int, seconds
+from django_mqlite.management.inspection.errors import told_clearly
 from django_mqlite.worker.child import Ended, run_child
 from django_mqlite.worker.faults import advice
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.preflight import NotReady, check_writable, served_queues
+from django_mqlite.worker.preflight import check_writable, served_queues
 from django_mqlite.worker.stop import Stop, stop_on_signals
 
 
@@ -23,6 +23,8 @@ class Command(BaseCommand):
         "Claims messages and runs their handlers. TERM or INT stops claiming and lets running "
         "handlers end; a second one leaves at once."
     )
+    # Run after the preflight: of a locked database they say that SQLite knows no JSON.
+    requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
@@ -31,7 +33,7 @@ class Command(BaseCommand):
             type=names,
             default=(),
             metavar="A,B",
-            help="in this order; default: all with a handler",
+            help="in this order, * for the rest; default: all with a handler",
         )
         add("--exclude", type=names, default=(), metavar="A,B", help="not these")
         add("--threads", type=positive_int, default=4, metavar="N", help="handlers at once (4)")
@@ -45,12 +47,15 @@ class Command(BaseCommand):
             help="seconds for running handlers after TERM (30)",
         )
         add("--no-reaper", dest="reaper", action="store_false", help="leave reaping to runreaper")
+        add("--skip-checks", action="store_true", help="skip the system checks")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        handlers = get_handlers()
-        try:
+        with told_clearly():
+            handlers = get_handlers()
             using = queue_alias()
             check_writable(using)
+            if not options["skip_checks"]:
+                self.check()
             queues = served_queues(using, handlers, options["queues"], options["exclude"])
             worker = WorkerOptions(
                 using=using,
@@ -63,23 +68,15 @@ class Command(BaseCommand):
             stop = Stop()
             stop_on_signals(stop)
             ended = run_child(worker, handlers, stop)
-        except NotReady as error:
-            raise CommandError(str(error)) from error
-        except Error as error:
-            raise CommandError(_failed(error)) from error
-        if ended.running:
-            self._leave(ended)
-        if ended.error:
-            raise CommandError(_failed(ended.error))
+            if ended.running:
+                self._leave(ended)
+            if ended.error:
+                raise ended.error
 
     def _leave(self, ended: Ended) -> NoReturn:
         """Handlers that did not end would keep the interpreter from ending, or crash it."""
         if ended.error:
-            self.stderr.write(_failed(ended.error))
+            self.stderr.write(f"The database failed: {ended.error} ({advice(ended.error)}).")
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1 if ended.error else 0)
-
-
-def _failed(error: Error) -> str:
-    return f"The database failed: {error} ({advice(error)})."
