@@ -25,7 +25,9 @@ lint: $(INSTALLED) ## Check style, types and layers
 	$(BIN)/lint-imports --no-cache
 
 model: $(INSTALLED) ## Run the model test with many more examples
-	@$(PYTEST) tests/model --hypothesis-profile thorough
+	@seed=$${SEED:-$$(date +%s)}; echo "Seed $$seed: make model SEED=$$seed does the same again"; \
+	$(PYTEST) tests/model --hypothesis-profile thorough --hypothesis-seed $$seed \
+		-o faulthandler_timeout=0
 
 crash: $(INSTALLED) ## Run the tests that kill real processes
 	@$(PYTEST) tests/crash

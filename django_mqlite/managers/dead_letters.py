@@ -5,7 +5,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from django.db import connections, models, transaction
+from django.db import models, transaction
 from django.db.models import F, Func, Value
 from django.db.models.functions import Cast
 
@@ -42,7 +42,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
 
         `older_than` as in redrive_queue() and purge_queue(). Raises QueueNotFound.
         """
-        must_exist(connections[self.using_alias], queue)
+        must_exist(self.connection, queue)
         found = self.using(self.using_alias).filter(queue=queue)
         if ids is not None:
             found = found.filter(pk__in=list(ids))
@@ -112,7 +112,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
     def peek(self, queue: str, *, limit: int = 10) -> list["DeadLetter"]:
         """The dead letters of `queue`, the longest dead first. Raises QueueNotFound."""
         positive(limit, "limit")
-        connection = connections[self.using_alias]
+        connection = self.connection
         rows = browse.peek_dead_letters(connection, queue, limit=limit)
         if not rows:
             must_exist(connection, queue)
@@ -128,7 +128,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         if limit is not None:
             positive(limit, "limit")
         age = 0 if older_than is None else milliseconds(older_than, "older_than", least=1)
-        connection = connections[self.using_alias]
+        connection = self.connection
         must_exist(connection, queue)
         finished_before = clock.now_ms() - age
         done = 0
@@ -137,7 +137,8 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
             ids = store.dead_letter_ids(
                 connection, queue, finished_before=finished_before, limit=wanted
             )
-            done += act(ids)
+            if ids:
+                done += act(ids)
             if len(ids) < wanted:
                 break
         return done
@@ -145,7 +146,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
     def _mover(self, into: str | None, rate: float | None) -> Callable[[Sequence[int]], int]:
         """What redrives a batch; it remembers how far the rate has come."""
         if into is not None:
-            must_exist(connections[self.using_alias], into)
+            must_exist(self.connection, into)
         interval_ms = 0.0 if rate is None else 1000 / _checked_rate(rate)
         place = count()
 
@@ -176,6 +177,8 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         return purged
 
     def _tell(self, signal: Any, count: int) -> None:
+        if count == 0:
+            return
         send = partial(
             signal.send_robust,
             sender=self.model,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from django.db import Error, connections
 
-from ..exceptions import QueueNotFound, SchemaVersionMismatch
+from ..exceptions import MqliteError, QueueNotFound
 from ..handlers import Handler
 from ..models import Queue
 from ..schema import check_schema
@@ -13,7 +13,7 @@ from ..transactions import write_transaction
 from .faults import advice
 
 
-class NotReady(Exception):
+class NotReady(MqliteError):
     """The worker cannot start; the message says what to do."""
 
 
@@ -22,11 +22,7 @@ def check_writable(using: str) -> None:
     try:
         check_schema(connections[using])
         with write_transaction(using) as connection:
-            admit(
-                connection
-            )  # BEGIN IMMEDIATE on a read-only file begins to read, and says nothing
-    except SchemaVersionMismatch as error:
-        raise NotReady(str(error)) from error
+            admit(connection)  # on a read-only file BEGIN IMMEDIATE alone says nothing
     except Error as error:
         raise NotReady(f"Database {using!r} cannot be used: {error}; {advice(error)}.") from error
 

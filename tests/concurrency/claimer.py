@@ -13,7 +13,7 @@ from typing import Any
 import django
 from django.db import OperationalError
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 WAYS = {"complete": 70, "abandon": 10, "abandon later": 5, "renew": 10, "forget": 5}
 
 

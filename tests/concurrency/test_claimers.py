@@ -11,7 +11,7 @@ import pytest
 from tests.support.files import create_database, rows, running
 
 PROCESSES = 8
-MESSAGES = 240
+MESSAGES = 160
 QUEUES = {"jobs": "standard", "groups": "group_fifo", "strict": "strict_fifo"}
 ENQUEUE = """
     INSERT INTO mqlite_messages (queue, line, blocked, group_id, enqueued_at, body)
@@ -48,7 +48,7 @@ def played(tmp_path_factory):
             claimer.stdin.write("go\n")
             claimer.stdin.flush()
         for claimer in claimers:
-            _, errors = claimer.communicate(timeout=90)
+            _, errors = claimer.communicate(timeout=150)
             assert (claimer.returncode, errors) == (0, "")
     assert rows(path, "SELECT count(*) FROM mqlite_messages") == [(0,)]
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]
@@ -65,7 +65,9 @@ def by(leases, *names):
 
 def overlapping(leases):
     """Pairs of which the second began while the first was live."""
-    return [(first, second) for first, second in pairwise(leases) if second["from"] < first["until"]]
+    return [
+        (first, second) for first, second in pairwise(leases) if second["from"] < first["until"]
+    ]
 
 
 @pytest.mark.rule("2.4")

@@ -16,11 +16,9 @@ VERBS = {
     "claim one": lambda: Message.objects.claim("jobs"),
     "claim a batch": lambda: Message.objects.claim("jobs", limit=100),
     "claim nothing": lambda: Message.objects.claim("empty"),
-    "claimable": lambda: Message.objects.claimable(),
+    "claimable": Message.objects.claimable,
     "complete": lambda: enqueue_and_claim("jobs").complete(),
-    "complete many": lambda: Message.objects.complete_many(
-        Message.objects.claim("jobs", limit=9)
-    ),
+    "complete many": lambda: Message.objects.complete_many(Message.objects.claim("jobs", limit=9)),
     "abandon": lambda: enqueue_and_claim("jobs").abandon(error=ValueError("x")),
     "reject": lambda: enqueue_and_claim("jobs").reject("R"),
     "renew": lambda: enqueue_and_claim("jobs").renew(),
@@ -28,7 +26,7 @@ VERBS = {
     "purge": lambda: DeadLetter.objects.purge_queue("jobs", everything=True),
     "peek": lambda: Message.objects.peek("jobs", limit=1),
     "peek dead letters": lambda: DeadLetter.objects.peek("jobs", limit=1),
-    "stats": lambda: Queue.objects.stats(),
+    "stats": Queue.objects.stats,
     "declare": lambda: Queue.objects.create_queue("jobs", lock_duration=5),
     "pause": lambda: Queue.objects.get(name="empty").pause(),
     "release": lambda: reap(limit=1),
@@ -141,9 +139,7 @@ def test_also_in_the_callers_transaction(busy, clock, monkeypatch, verb, mode):
 
 
 @pytest.mark.parametrize("mode", ["DEFERRED", "IMMEDIATE", None])
-def test_our_own_transaction_begins_immediate_whatever_the_projects_mode(
-    busy, monkeypatch, mode
-):
+def test_our_own_transaction_begins_immediate_whatever_the_projects_mode(busy, monkeypatch, mode):
     monkeypatch.setattr(connections["default"], "transaction_mode", mode)
     begun = []
 

@@ -1,1 +1,1 @@
-"""One test, or a few, for each rule of the contract; `rule` says which, the name says it in words."""
+"""One test, or a few, for each rule of the contract; `rule` says which, the name says it."""

@@ -152,7 +152,7 @@ WRONG = [
     (lambda: b"x" * (1024 * 1024 + 1), MessageTooLarge),
     (lambda: Draft(1, priority=1, group_id="g"), PriorityRefused),
     (lambda: Draft(1, ttl=0), ValueError),
-    (lambda: object(), TypeError),
+    (object, TypeError),
 ]
 
 
@@ -164,9 +164,7 @@ def test_one_wrong_item_stops_all_before_any_sql(
         enqueue_many("jobs", ["good", make_wrong(), "good"])
 
 
-def test_one_item_the_queue_refuses_stops_all(
-    clock, group_queue, strict_queue, chunks_of_three
-):
+def test_one_item_the_queue_refuses_stops_all(clock, group_queue, strict_queue, chunks_of_three):
     with pytest.raises(GroupRequired):
         enqueue_many("groups", [*(Draft(n, group_id="g") for n in range(5)), "no group"])
     with pytest.raises(PriorityRefused):

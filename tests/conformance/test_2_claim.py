@@ -112,7 +112,6 @@ def test_the_time_is_sampled_after_the_writer_was_admitted(queue, clock):
             self.admitted = not another_writer_gets_in()
             return clock.now_ms()
 
-
     with use_clock(LateClock()) as late:
         Message.objects.claim("jobs")
 

@@ -44,9 +44,7 @@ def test_effects_and_completion_become_visible_together(clock, queue, run):
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), Reject("R"), SystemExit(1)], ids=repr)
-def test_a_handler_that_raises_has_done_nothing_and_its_lease_still_holds(
-    clock, queue, run, error
-):
+def test_a_handler_that_raises_has_done_nothing_and_its_lease_still_holds(clock, queue, run, error):
     message = enqueue_and_claim("jobs")
 
     def fail(message):

@@ -1,10 +1,11 @@
 """5 Deduplication."""
 
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import transaction
+from django.db import connections, transaction
 
 from django_mqlite import (
     Draft,
@@ -195,6 +196,26 @@ def test_a_first_send_that_is_rolled_back_leaves_no_trace(window):
     assert not Dedup.objects.exists()
 
     second = enqueue("jobs", "b", message_id="m")
+
+    assert second.duplicate is False
+    assert committed_messages() == [second.pk]
+
+
+@pytest.mark.rule("5.6")
+@pytest.mark.django_db(transaction=True)
+def test_a_second_sender_that_waited_for_a_first_who_rolls_back_is_stored(window):
+    def send():
+        try:
+            return enqueue("jobs", "b", message_id="m")
+        finally:
+            connections["default"].close()
+
+    with ThreadPoolExecutor(1) as other:
+        with pytest.raises(RuntimeError), transaction.atomic():
+            enqueue("jobs", "a", message_id="m")
+            sent = other.submit(send)
+            raise RuntimeError
+        second = sent.result(30)
 
     assert second.duplicate is False
     assert committed_messages() == [second.pk]

@@ -116,9 +116,7 @@ def test_an_unknown_queue_to_move_into_is_refused_and_nothing_is_lost(clock, que
 
 @pytest.mark.rule("7.2")
 @pytest.mark.parametrize("into", [None, "other"])
-def test_a_whole_queue_goes_by_age_and_count_the_longest_dead_first(
-    clock, queue, make_queue, into
-):
+def test_a_whole_queue_goes_by_age_and_count_the_longest_dead_first(clock, queue, make_queue, into):
     make_queue("other")
     for number in range(5):
         dead_letter("jobs", number)

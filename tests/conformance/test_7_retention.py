@@ -29,7 +29,9 @@ def graveyard(clock, queue="jobs", count=5):
 
 
 @pytest.mark.rule("7.4")
-@pytest.mark.parametrize(("minutes", "kept"), [(1, []), (2, [4]), (3, [3, 4]), (9, [0, 1, 2, 3, 4])])
+@pytest.mark.parametrize(
+    ("minutes", "kept"), [(1, []), (2, [4]), (3, [3, 4]), (9, [0, 1, 2, 3, 4])]
+)
 def test_by_age_those_go_that_died_so_long_ago(clock, make_queue, minutes, kept):
     make_queue("jobs", dlq_max_age=minutes * MINUTE)
     graveyard(clock)
@@ -55,7 +57,12 @@ def test_by_count_the_newest_stay(clock, make_queue, count, kept):
 @pytest.mark.rule("7.4")
 @pytest.mark.parametrize(
     ("size", "kept"),
-    [(60, [b"1" * 10, b"2" * 20, b"3" * 30]), (59, [b"2" * 20, b"3" * 30]), (30, [b"3" * 30]), (29, [])],
+    [
+        (60, [b"1" * 10, b"2" * 20, b"3" * 30]),
+        (59, [b"2" * 20, b"3" * 30]),
+        (30, [b"3" * 30]),
+        (29, []),
+    ],
 )
 def test_by_bytes_the_newest_stay_as_long_as_their_bodies_fit(clock, make_queue, size, kept):
     make_queue("jobs", dlq_max_bytes=size)
@@ -168,9 +175,7 @@ def test_a_sweep_is_bounded(clock, make_queue):
 
 @pytest.mark.rule("3.1")
 @pytest.mark.parametrize(("after", "kept"), [(59.999, 2), (60, 0)])
-def test_a_completed_message_is_kept_for_as_long_as_its_queue_says(
-    clock, make_queue, after, kept
-):
+def test_a_completed_message_is_kept_for_as_long_as_its_queue_says(clock, make_queue, after, kept):
     make_queue("jobs", retain_completed=60)
     for _ in range(2):
         enqueue_and_claim("jobs", {"a": 1}).complete()

@@ -143,8 +143,9 @@ def test_a_worker_that_wakes_up_while_another_runs_its_message_keeps_its_hands_o
 
     assert database.row(message)["lock_token"] == lease
     go_on()
+    wait_until(lambda: len(database.effects()) == 2, "both handlers to end")
     wait_empty(database)
-    assert sorted(delivery for _, delivery, _ in database.effects()) == [1, 2]
+    assert database.dead_letters() == []
     stop(other)
     stop(stopped)
 

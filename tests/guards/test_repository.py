@@ -47,8 +47,7 @@ def wrong_words_in(tree: ast.Module) -> set[str]:
     return {
         name
         for name in names_in(tree)
-        if WRONG_WORDS & set(words := name.lower().split("_"))
-        or WRONG_PAIRS & set(pairwise(words))
+        if WRONG_WORDS & set(words := name.lower().split("_")) or WRONG_PAIRS & set(pairwise(words))
     }
 
 

@@ -55,6 +55,16 @@ def test_a_number_that_is_none(database, argument):
     assert "Traceback" not in worker.output
 
 
+@pytest.mark.parametrize("command", ["runworker", "runreaper"])
+@pytest.mark.usefixtures("untouched")
+def test_a_setting_that_is_none(database, command):
+    worker = database.run(command, MQLITE_TEST_OPTIONS='{"QUEUE": {}}')
+
+    assert worker.exit_code() == 1
+    assert "MQLITE has no option 'QUEUE'; did you mean 'QUEUES'" in worker.output
+    assert "Traceback" not in worker.output
+
+
 @pytest.mark.usefixtures("untouched")
 def test_a_locked_database(database):
     with database.locked():

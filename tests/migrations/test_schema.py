@@ -27,9 +27,7 @@ TABLES = {
     "mqlite_subscriptions",
 }
 TABLE_MODELS = [
-    model
-    for model in apps.get_app_config("django_mqlite").get_models()
-    if not model._meta.proxy
+    model for model in apps.get_app_config("django_mqlite").get_models() if not model._meta.proxy
 ]
 
 
@@ -82,8 +80,7 @@ def test_the_fields_are_of_the_columns_types(model):
     wrong = [
         field.name
         for field in model._meta.local_concrete_fields
-        if field.column
-        and not isinstance(field, kinds.get(columns[field.column][0], numbers))
+        if field.column and not isinstance(field, kinds.get(columns[field.column][0], numbers))
     ]
 
     assert wrong == []
@@ -96,9 +93,7 @@ def test_a_field_is_nullable_where_its_column_is(model):
     wrong = [
         field.name
         for field in model._meta.local_concrete_fields
-        if field.column
-        and not field.primary_key
-        and field.null == bool(columns[field.column][1])
+        if field.column and not field.primary_key and field.null == bool(columns[field.column][1])
     ]
 
     assert wrong == []
@@ -111,9 +106,12 @@ def test_a_row_of_the_store_has_the_columns_in_order():
 
 def test_a_rows_defaults_are_the_tables():
     with connection.cursor() as cursor:
-        cursor.execute("INSERT INTO mqlite_queues (name, created_at, updated_at) VALUES ('q', 0, 0)")
         cursor.execute(
-            "INSERT INTO mqlite_messages (queue, enqueued_at, body) VALUES ('q', 0, x'') RETURNING *"
+            "INSERT INTO mqlite_queues (name, created_at, updated_at) VALUES ('q', 0, 0)"
+        )
+        cursor.execute(
+            "INSERT INTO mqlite_messages (queue, enqueued_at, body) VALUES ('q', 0, x'')"
+            " RETURNING *"
         )
         ((*stored,),) = cursor.fetchall()
 

@@ -1,14 +1,10 @@
 """The contract a second time, over plain dicts: slow, short, and without a line of SQL.
 
-Times and lengths are epoch milliseconds, lengths in milliseconds; 0 is "none". The caller moves
-`now`, and hands in what is chance in the real queue: lock tokens, and how long a backoff rests.
+The numbers are those of the rules. The caller moves `now`, and hands in what is chance in the real
+queue: lock tokens, and how long a backoff rests.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from copy import deepcopy
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django_mqlite import (
@@ -21,122 +17,21 @@ from django_mqlite import (
     TransactionRefused,
 )
 from django_mqlite.types import Lease
+from tests.model.book import UNFINISHED, Book
+from tests.model.values import New, Options, Record
 
 HALF_AN_HOUR = 30 * 60_000
-UNFINISHED = {"active", "scheduled", "locked", "deferred"}
-TABLES = ("queues", "messages", "heads", "receipts", "attempts", "seen", "ended", "last_id")
 
 
-class Terse:
-    """Says only what is not at its default, so that a failing example can be read."""
-
-    def __repr__(self) -> str:
-        said = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]  # type: ignore[arg-type]
-        given = ", ".join(f"{name}={value!r}" for name, value, default in said if value != default)
-        return f"{type(self).__name__}({given})"
-
-
-@dataclass(kw_only=True, repr=False)
-class Options(Terse):
-    """What a queue is told."""
-
-    ordering_mode: str = "standard"
-    lock_duration: int = 30_000
-    max_delivery_count: int = 10
-    backoff_base: int = 0
-    backoff_max: int = 3_600_000
-    default_ttl: int = 0
-    dead_letter_on_expire: bool = True
-    dedup_window: int = 0
-    retain_completed: int = 0
-    dlq_max_age: int = 0
-    dlq_max_count: int = 0
-    dlq_max_bytes: int = 0
-    paused: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class New(Terse):
-    """A message before it is one; None is "not given"."""
-
-    body: bytes = b""
-    group: str | None = None
-    priority: int = 0
-    delay: int | None = None
-    ttl: int | None = None
-    bound: int | None = None
-    message_id: str | None = None
-    subject: str | None = None
-
-
-@dataclass(kw_only=True)
-class Record:
-    """A message."""
-
-    id: int
-    queue: str
-    new: New
-    priority: int
-    visible_at: int
-    state: str = "active"
-    expires_at: int = 0
-    locked_until: int = 0
-    token: str | None = None
-    deliveries: int = 0
-    delivered: bool = False
-    finished_at: int = 0
-    reason: str | None = None
-    description: str | None = None
-
-    @property
-    def lease(self) -> Lease:
-        return Lease(queue=self.queue, message_id=self.id, lock_token=self.token or "")
-
-
-@dataclass(kw_only=True)
-class Reference:
-    """Queues, topics and messages, and every verb on them."""
-
-    queues: dict[str, Options]
-    topics: dict[str, dict[str, Callable[[New], bool]]] = field(default_factory=dict)
-    now: int = 0
-    messages: dict[int, Record] = field(default_factory=dict)
-    heads: dict[tuple[str, str], int] = field(default_factory=dict)
-    receipts: dict[Lease, tuple[tuple, int]] = field(default_factory=dict)
-    attempts: dict[tuple[str, str], tuple[list[Lease], int]] = field(default_factory=dict)
-    seen: dict[tuple, tuple[bytes, int, int]] = field(default_factory=dict)
-    ended: dict[int, str] = field(default_factory=dict)
-    last_id: int = 0
-    tokens: set[str] = field(default_factory=set)
-    saves: list[dict[str, Any]] = field(default_factory=list)
-
-    # The caller's transactions (1.1, 3.7)
-
-    def begin(self) -> None:
-        self.saves.append(deepcopy({name: getattr(self, name) for name in TABLES}))
-
-    def commit(self) -> None:
-        self.saves.pop()
-
-    def rollback(self) -> None:
-        vars(self).update(self.saves.pop())
-
-    @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        self.begin()
-        try:
-            yield
-        except Exception:
-            self.rollback()
-            raise
-        self.commit()
+class Reference(Book):
+    """Every verb: what it does to which message, and what it answers or refuses."""
 
     def must_exist(self, queue: str) -> Options:
         if queue not in self.queues:
             raise QueueNotFound(queue)
         return self.queues[queue]
 
-    # Enqueue and publish (1, 5, 9); each answers the id and whether it was there before
+    # Rules 1, 5 and 9: enqueue and publish; each answers the id and whether it was there before
 
     def enqueue(self, queue: str, new: New) -> tuple[int, bool]:
         self.check(queue, new)
@@ -194,57 +89,7 @@ class Reference:
             self.seen[key] = new.body, record.id, self.now + window
         return record.id, False
 
-    def add(self, queue: str, new: New, *, delay: int) -> Record:
-        self.last_id += 1
-        record = Record(
-            id=self.last_id, queue=queue, new=new, priority=new.priority, visible_at=self.now
-        )
-        self.messages[record.id] = record
-        self.wait(record, delay)
-        self.enter(record)
-        return record
-
-    def wait(self, record: Record, delay: int) -> None:
-        record.state = "scheduled" if delay else "active"
-        record.visible_at = self.now + delay
-        record.token = None
-
-    # Lines (6): each has one head among its unfinished messages, and only the head is claimable
-
-    def line(self, record: Record) -> tuple[str, str] | None:
-        if self.queues[record.queue].ordering_mode == "strict_fifo":
-            return record.queue, ""
-        return None if record.new.group is None else (record.queue, record.new.group)
-
-    def enter(self, record: Record) -> None:
-        """A new message goes behind; a returned one ahead of a later head that is at rest."""
-        line = self.line(record)
-        if line is None:
-            return
-        head = self.heads.setdefault(line, record.id)
-        if record.id < head and self.messages[head].state in ("active", "scheduled"):
-            self.heads[line] = record.id
-
-    def leave(self, record: Record) -> None:
-        """The head's place goes to the earliest message behind it."""
-        line = self.line(record)
-        if line is not None and self.heads.get(line) == record.id:
-            del self.heads[line]
-            behind = [m.id for m in self.unfinished(line) if m is not record]
-            self.heads.update({line: min(behind)} if behind else {})
-
-    def unfinished(self, line: tuple[str, str] | None) -> list[Record]:
-        at = self.messages.values()
-        return [m for m in at if m.state in UNFINISHED and self.line(m) == line]
-
-    def is_head(self, record: Record) -> bool:
-        line = self.line(record)
-        return line is None or self.heads[line] == record.id
-
-    def over(self, record: Record) -> bool:
-        return 0 < record.expires_at <= self.now
-
-    # Claim (2, 4.5)
+    # Rules 2 and 4.5: claim
 
     def claimable(self, queue: str) -> list[Record]:
         return sorted(self.eligible(queue, "active"), key=lambda m: (-m.priority, m.id))
@@ -252,7 +97,7 @@ class Reference:
     def eligible(self, queue: str, state: str) -> list[Record]:
         if self.queues[queue].paused:
             return []
-        found = [m for m in self.messages.values() if (m.queue, m.state) == (queue, state)]
+        found = [m for m in self.of(queue) if m.state == state]
         return [m for m in found if self.is_head(m) and not self.over(m)]
 
     def claim(
@@ -301,7 +146,7 @@ class Reference:
             record.deliveries, record.delivered = record.deliveries + 1, True
         return list(records)
 
-    # Settle (3, 4)
+    # Rules 3 and 4: settle
 
     def held(self, lease: Lease) -> Record | None:
         """The message, if exactly this lease on it is alive; at its deadline it is not."""
@@ -358,19 +203,6 @@ class Reference:
             assert most // 2 <= rest <= most
         return rest
 
-    def finish(self, record: Record, state: str) -> None:
-        record.state, record.token, record.finished_at = state, None, self.now
-        self.leave(record)
-
-    def bury(self, record: Record, reason: str, description: str | None = None) -> None:
-        record.reason, record.description = reason, description
-        self.finish(record, "dead_lettered")
-
-    def delete(self, record: Record, why: str) -> None:
-        del self.messages[record.id]
-        self.ended[record.id] = why
-        self.leave(record)
-
     def renew(self, leases: Sequence[Lease], lock: int | None) -> list[bool]:
         records = [self.held(lease) for lease in leases]
         for record in filter(None, records):
@@ -378,7 +210,7 @@ class Reference:
             record.locked_until = max(record.locked_until, until)
         return [record is not None for record in records]
 
-    # Schedules, dead letters (7, 8)
+    # Rules 7 and 8: schedules and dead letters
 
     def cancel(self, id: int) -> bool:
         record = self.messages.get(id)
@@ -389,7 +221,7 @@ class Reference:
 
     def dead(self, queue: str) -> list[Record]:
         """The longest dead first."""
-        found = [m for m in self.messages.values() if (m.queue, m.state) == (queue, "dead_lettered")]
+        found = [m for m in self.of(queue) if m.state == "dead_lettered"]
         return sorted(found, key=lambda m: (m.finished_at, m.id))
 
     def dead_ids(self, queue: str, limit: int | None = None, age: int | None = None) -> list[int]:
@@ -432,7 +264,7 @@ class Reference:
             self.delete(record, "purged")
         return len(dead)
 
-    # The reaper (10, 8.1, 8.3, 7.4)
+    # Rules 7.4, 8 and 10: the reaper
 
     def reap(self) -> None:
         everything = sorted(self.messages.values(), key=lambda m: m.id)
@@ -473,12 +305,3 @@ class Reference:
         for table in (self.receipts, self.attempts, self.seen):
             for key in [key for key, value in table.items() if value[-1] <= self.now]:
                 del table[key]
-
-    def deadlines(self) -> list[int]:
-        """Every moment at which something ends by itself."""
-        ends = {t for m in self.messages.values() for t in (m.locked_until, m.visible_at, m.expires_at)}
-        kept = (self.receipts, self.attempts, self.seen)
-        return sorted(ends | {value[-1] for table in kept for value in table.values()})
-
-    def counts(self, queue: str) -> Counter[str]:
-        return Counter(m.state for m in self.messages.values() if m.queue == queue)

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from tests.model.reference import New, Options
+from tests.model.values import New, Options
 
 LENGTHS = (1, 1_000, 5_000, 5_000, 30_000, 30_000, 1_800_000, 86_400_000)
 """Milliseconds: a moment, leases, a receipt's life, a day."""
@@ -61,4 +61,4 @@ requests = st.one_of(
 attempts = st.sampled_from([None, None, "x", "y"])
 parts = st.sampled_from(["lock_token", "queue", "pk"])
 selections = st.tuples(few, ages, st.sampled_from([None, None, 2]))
-"""Limit, age and rate."""
+"""Limit, age, and a rate; or whether everything is meant."""

@@ -10,7 +10,9 @@ from django.db import connection, transaction
 from django_mqlite import MqliteError
 from django_mqlite.fields import epoch_ms
 from django_mqlite.models import Message
-from tests.model.reference import UNFINISHED, New, Record, Reference
+from tests.model.book import UNFINISHED
+from tests.model.reference import Reference
+from tests.model.values import New, Record
 from tests.support.fake_clock import FakeClock
 
 REMEMBERED = 40
@@ -155,7 +157,9 @@ class World:
     def rest_of(self, id: int) -> int:
         """How long the message rests from now: what chance has decided, told to the model."""
         row = Message.objects.filter(pk=id, state="scheduled").first()
-        return 0 if row is None or row.visible_at is None else epoch_ms(row.visible_at) - self.clock.ms
+        return (
+            0 if row is None or row.visible_at is None else epoch_ms(row.visible_at) - self.clock.ms
+        )
 
     def live(self, queue: str | None = None) -> list[Message]:
         """The claimed messages whose lease still holds, of this queue or of all."""
@@ -175,10 +179,17 @@ class World:
         others = [id for id in range(1, self.model.last_id + 2) if id not in wanted]
         return [(wanted + others)[place % (self.model.last_id + 1)] for place in places]
 
-    def forged(self, message: Message, other: Message, part: str) -> Message:
-        """The message with a part of another one's lease."""
+    def forged(self, message: Message, place: int, part: str) -> Message:
+        """The message with a part of its lease exchanged for that of another one."""
+        others = {
+            "lock_token": [m.lock_token for m in self.held],
+            "queue": list(self.model.queues),
+            "pk": list(self.model.messages),
+        }[part]
+        foreign = [other for other in others if other != getattr(message, part)]
         forgery = copy(message)
-        setattr(forgery, part, getattr(other, part))
+        if foreign:
+            setattr(forgery, part, foreign[place % len(foreign)])
         return forgery
 
     # Transactions of the caller
@@ -209,7 +220,8 @@ class World:
         records = self.model.messages
         assert rows == [row_of(records[id]) for id in sorted(records)]
         assert set(records) | set(self.model.ended) == set(range(1, self.model.last_id + 1))
-        self.compare_claimable()
+        claimable = {name for name in self.model.queues if self.model.claimable(name)}
+        assert Message.objects.claimable() == claimable
 
     def compare_claimable(self) -> None:
         """Who is claimable, and in which order: asked by taking all, and taking it back."""
@@ -222,7 +234,6 @@ class World:
                 found[name] = [message.pk for message in taken]
             raise Undo
         assert found == expected
-        assert Message.objects.claimable() == {name for name in queues if expected[name]}
 
     def check_invariants(self) -> None:
         """What the rules promise however they are carried out; the rows are those of the model."""
@@ -259,6 +270,4 @@ def options_of(new: New) -> dict[str, Any]:
 
 def stored(messages: Sequence[Any]) -> list:
     """Ids, and whether they were there before; of a conflict its class."""
-    return [
-        (m.pk, m.duplicate) if isinstance(m, Message) else type(m) for m in messages
-    ]
+    return [(m.pk, m.duplicate) if isinstance(m, Message) else type(m) for m in messages]

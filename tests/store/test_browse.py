@@ -56,7 +56,11 @@ def test_the_longest_dead_is_peeked_first(clock, queue):
     dead = DeadLetter.objects.peek("jobs")
 
     assert ids(dead) == [messages[place].pk for place in (2, 0, 1)]
-    assert [letter.dead_letter_description for letter in dead] == ["number 2", "number 0", "number 1"]
+    assert [letter.dead_letter_description for letter in dead] == [
+        "number 2",
+        "number 0",
+        "number 1",
+    ]
     assert all(isinstance(letter, DeadLetter) for letter in dead)
 
 

@@ -40,7 +40,9 @@ def test_what_is_returned_is_what_is_stored(clock, queue):
 
 
 def test_the_fields_are_those_that_were_given(clock, queue):
-    id = enqueue("jobs", {"order": 7}, priority=3, ttl=60, message_id="m-1", properties={"a": "b"}).pk
+    id = enqueue(
+        "jobs", {"order": 7}, priority=3, ttl=60, message_id="m-1", properties={"a": "b"}
+    ).pk
 
     stored = Message.objects.get(pk=id)
     assert (stored.queue, stored.state, stored.priority) == ("jobs", "active", 3)
@@ -155,7 +157,9 @@ def test_an_unknown_queue_is_named_with_the_one_that_was_meant(clock, queue):
     assert not Message.objects.exists()
 
 
-@pytest.mark.parametrize("name", ["JOBS", "jobs ", "'; DROP TABLE mqlite_queues; --", "%s", "%(a)s"])
+@pytest.mark.parametrize(
+    "name", ["JOBS", "jobs ", "'; DROP TABLE mqlite_queues; --", "%s", "%(a)s"]
+)
 def test_a_queue_is_found_by_its_exact_name_only(clock, queue, name):
     with pytest.raises(QueueNotFound):
         enqueue(name, None)

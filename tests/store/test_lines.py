@@ -167,9 +167,7 @@ ENDINGS = {
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("retain", [0, 60], ids=["deleting", "retaining"])
 def test_a_head_that_is_gone_passes_its_place_on(clock, make_queue, ending, retain):
-    make_queue(
-        "groups", ordering_mode="group_fifo", max_delivery_count=1, retain_completed=retain
-    )
+    make_queue("groups", ordering_mode="group_fifo", max_delivery_count=1, retain_completed=retain)
     first, second, third = grouped("a", "a", "a")
 
     ENDINGS[ending](claim_one("groups"), clock)

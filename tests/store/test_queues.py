@@ -8,6 +8,7 @@ from django.db import IntegrityError, connection
 from django.test.utils import CaptureQueriesContext
 
 from django_mqlite import enqueue
+from django_mqlite.conf import QUEUE_OPTIONS, queue_config
 from django_mqlite.models import Message, Queue
 from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim
 
@@ -57,23 +58,36 @@ def test_declaring_the_same_again_changes_nothing(clock, make_queue):
     assert Queue.objects.filter(name="jobs").values().get() == before
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("ordering_mode", "group_fifo"),
-        ("lock_duration", 1),
-        ("max_delivery_count", 1),
-        ("backoff_base", 0),
-        ("backoff_max", 0),
-        ("default_ttl", 1),
-        ("retain_completed", 1),
-    ],
-)
-def test_each_option_alone_is_a_change(clock, make_queue, option, value):
+OTHER_VALUES = {
+    "ordering_mode": "group_fifo",
+    "lock_duration": 1,
+    "max_delivery_count": 1,
+    "backoff_base": 0,
+    "backoff_max": 0,
+    "default_ttl": 1,
+    "dead_letter_on_expire": False,
+    "dedup_window": 1,
+    "retain_completed": 1,
+    "dlq_max_age": 1,
+    "dlq_max_count": 1,
+    "dlq_max_bytes": 1,
+}
+
+
+@pytest.mark.parametrize("option", QUEUE_OPTIONS)
+def test_each_option_alone_is_a_change_that_arrives(clock, make_queue, option):
     make_queue("jobs")
+    before = Queue.objects.filter(name="jobs").values().get()
     clock.advance(1)
 
-    assert make_queue("jobs", **{option: value}).updated_at == clock.now
+    changed = make_queue("jobs", **{option: OTHER_VALUES[option]})
+
+    expected = queue_config({option: OTHER_VALUES[option]}, "jobs")
+    column, _ = QUEUE_OPTIONS[option]
+    after = Queue.objects.filter(name="jobs").values().get()
+    assert after[column] == getattr(expected, column) != before[column]
+    assert {name for name in before if before[name] != after[name]} == {column, "updated_at"}
+    assert changed.updated_at == clock.now
 
 
 def test_declaring_again_keeps_a_pause(clock, make_queue):

@@ -482,6 +482,19 @@ def test_a_rejection_after_failures_keeps_their_errors(clock, queue):
     assert [entry["message"] for entry in errors] == ["first", "second"]
 
 
+def test_a_rejection_remembers_the_last_twenty_errors_too(clock, make_queue):
+    make_queue("jobs", max_delivery_count=100)
+    enqueue("jobs", None)
+    for number in range(22):
+        claim_one("jobs").abandon(delay=0, error=f"failure {number}")
+    message = claim_one("jobs")
+
+    message.reject("R", error="last")
+
+    errors = [entry["message"] for entry in DeadLetter.objects.get(pk=message.pk).errors]
+    assert errors == [*(f"failure {number}" for number in range(3, 22)), "last"]
+
+
 def test_a_rejection_without_an_error_adds_none(clock, queue):
     message = enqueue_and_claim("jobs")
 
@@ -491,7 +504,9 @@ def test_a_rejection_without_an_error_adds_none(clock, queue):
     assert (dead.errors, dead.dead_letter_description) == (None, "")
 
 
-@pytest.mark.parametrize("text", ["a\0b", "a\ud800b", "x" * 10_000_000], ids=["NUL", "lone", "long"])
+@pytest.mark.parametrize(
+    "text", ["a\0b", "a\ud800b", "x" * 10_000_000], ids=["NUL", "lone", "long"]
+)
 @pytest.mark.parametrize("place", ["reason", "description"])
 def test_no_text_is_so_awkward_that_it_stops_a_rejection(clock, queue, text, place):
     message = enqueue_and_claim("jobs")
@@ -519,10 +534,23 @@ def test_settling_never_touches_content_or_place(clock, queue, verb):
     assert VERBS[verb](Message.objects.get(pk=message.pk))
 
     after = row_of(message)
-    for name in (
-        "id queue priority line blocked enqueued_at expires_at delivery_count max_delivery_count "
-        "message_id subject content_type properties body result"
-    ).split():
+    for name in [
+        "id",
+        "queue",
+        "priority",
+        "line",
+        "blocked",
+        "enqueued_at",
+        "expires_at",
+        "delivery_count",
+        "max_delivery_count",
+        "message_id",
+        "subject",
+        "content_type",
+        "properties",
+        "body",
+        "result",
+    ]:
         assert after[name] == before[name], name
 
 

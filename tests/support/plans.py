@@ -1,5 +1,6 @@
 """Query plans of the store's statements, on databases of several kinds."""
 
+import json
 import random
 import re
 import sqlite3
@@ -59,9 +60,7 @@ def analyzed_database(population: str) -> sqlite3.Connection:
         "INSERT INTO mqlite_settlement_receipts VALUES (?2, 't', ?1, 'complete', '', ?3)", records
     )
     connection.executemany("INSERT INTO mqlite_dedup VALUES (?1, ?2, '', ?2, ?3)", records)
-    connection.executemany(
-        "INSERT INTO mqlite_receive_attempts VALUES (?1, ?2, '[]', ?3)", records
-    )
+    connection.executemany("INSERT INTO mqlite_receive_attempts VALUES (?1, ?2, '[]', ?3)", records)
     connection.execute("COMMIT")
     connection.execute("ANALYZE")
     return connection
@@ -87,22 +86,28 @@ def _message(chance: random.Random, number: int, queue: str, state: str) -> tupl
     )
 
 
-class _Anything(dict[str, None]):
-    """Whatever a statement asks for; without STAT4 the plan does not depend on it."""
+class _Likely(dict[str, object]):
+    """A likely value for whatever a statement asks for: with STAT4 the planner looks at them."""
 
-    def __missing__(self, key: str) -> None:
-        return None
+    def __missing__(self, name: str) -> object:
+        if name in ("now", "finished_before", "expires_at", "visible_at"):
+            return NOW
+        if name in ("limit", "max_count", "id"):
+            return 1_000
+        if name in ("ids", "leases", "dues", "drafts"):
+            return json.dumps([[number, "t", "q0"] for number in range(100)])
+        return "q0"
 
 
 def plan_of(connection: sqlite3.Connection, sql: str) -> list[str]:
     """The lines of EXPLAIN QUERY PLAN."""
     native = PARAMETER.sub(r":\1", sql).replace("%%", "%")
-    rows = connection.execute(f"EXPLAIN QUERY PLAN {native}", _Anything()).fetchall()
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {native}", _Likely()).fetchall()
     return [detail for *_, detail in rows]
 
 
 _TABLES = re.compile(r"\b(?:FROM|JOIN|UPDATE|INTO)\s+(mqlite_\w+)(?:\s+AS\s+(\w+))?")
-_ACCESS = re.compile(r"(SCAN|SEARCH) (?:TABLE )?(\w+)(?: USING (.*))?")
+_ACCESS = re.compile(r"(SCAN|SEARCH) (\w+)(?: EXISTS)?(?: USING (.*))?")
 
 
 def accesses(plan: list[str], sql: str, table: str) -> set[str]:

@@ -1,5 +1,6 @@
 """Django settings of the worker processes that tests start."""
 
+import json
 import os
 
 from django_mqlite.conf import sqlite_options
@@ -30,7 +31,8 @@ MQLITE = {
         "async": {},
         "noop": {},
         "nobody": {},  # has no handler
-    }
+    },
+    **json.loads(os.environ.get("MQLITE_TEST_OPTIONS", "{}")),
 }
 
 LOGGING = {

@@ -82,8 +82,7 @@ def test_a_wrong_setting_is_an_error_each_time_it_is_read():
         ({"XYZ": 1}, r"no option 'XYZ'; known: DATABASE, .*MAX_BODY_BYTES, QUEUES"),
         (
             {"QUEUES": {"emails": {"lock_durations": 1}}},
-            r"MQLITE\['QUEUES'\]\['emails'\] has no option 'lock_durations'; "
-            r"did you mean 'lock_duration'\?",
+            r"\['QUEUES'\]\['emails'\] has no option 'lock_durations'.* mean 'lock_duration'\?",
         ),
         ({"QUEUES": {"emails": {"max_delivery": 1}}}, r"did you mean 'max_delivery_count'\?"),
         ({"QUEUES": {"emails": {5: 1}}}, r"has no option 5"),

@@ -133,7 +133,7 @@ def test_a_type_that_json_does_not_have_is_a_type_error(value):
 
 @pytest.mark.parametrize("value", [NAN, Decimal(1), object()])
 def test_the_path_of_a_value_at_the_top_is_data(value):
-    with pytest.raises((TypeError, ValueError), match="^data is "):
+    with pytest.raises((TypeError, ValueError), match=r"^data is "):
         encode(value)
 
 

@@ -112,7 +112,7 @@ class BrokenStr(Exception):
 
 class WrongStr(Exception):
     def __str__(self):
-        return None
+        return None  # noqa: PLE0307 - that is the point
 
 
 class BrokenRepr(Exception):

@@ -4,16 +4,15 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-from django.db import Error
+from django.core.management.base import BaseCommand
 
 from django_mqlite.checks import queue_alias
 from django_mqlite.handlers import get_handlers
 from django_mqlite.management.arguments import names, positive_int, seconds
-from django_mqlite.worker.faults import advice
+from django_mqlite.management.inspection.errors import told_clearly
 from django_mqlite.worker.launch import run_reloading, run_worker, wait_for_other_machine
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.preflight import NotReady, check_writable, served_queues
+from django_mqlite.worker.preflight import check_writable, served_queues
 from django_mqlite.worker.stop import Stop, stop_on_signals
 
 
@@ -22,6 +21,8 @@ class Command(BaseCommand):
         "Claims messages and runs their handlers. TERM or INT stops claiming and lets running "
         "handlers end; a second one leaves at once."
     )
+    # Run after the preflight: of a locked database they say that SQLite knows no JSON.
+    requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
@@ -30,7 +31,7 @@ class Command(BaseCommand):
             type=names,
             default=(),
             metavar="A,B",
-            help="in this order; default: all with a handler",
+            help="in this order, * for the rest; default: all with a handler",
         )
         add("--exclude", type=names, default=(), metavar="A,B", help="not these")
         add("--threads", type=positive_int, default=4, metavar="N", help="handlers at once (4)")
@@ -42,7 +43,7 @@ class Command(BaseCommand):
             dest="max_memory_mb",
             type=positive_int,
             metavar="MB",
-            help="end, or replace the process, when it has grown so large",
+            help="end, or have the process replaced, when it has grown so large",
         )
         add(
             "--shutdown-timeout",
@@ -58,12 +59,15 @@ class Command(BaseCommand):
             help="start although a worker of another machine is registered",
         )
         add("--no-reaper", dest="reaper", action="store_false", help="leave reaping to runreaper")
+        add("--skip-checks", action="store_true", help="skip the system checks")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        handlers = get_handlers()
-        try:
+        with told_clearly():
+            handlers = get_handlers()
             using = queue_alias()
             check_writable(using)
+            if not options["skip_checks"]:
+                self.check()
             queues = served_queues(using, handlers, options["queues"], options["exclude"])
             worker = WorkerOptions(
                 using=using, queues=queues, **{name: options[name] for name in OPTIONS}
@@ -76,19 +80,9 @@ class Command(BaseCommand):
                 code = run_reloading(worker, handlers, stop)
             else:
                 code = run_worker(worker, handlers, stop, processes=options["processes"])
-        except NotReady as error:
-            raise CommandError(str(error)) from error
-        except Error as error:
-            raise CommandError(f"The database failed: {error} ({advice(error)}).") from error
         if code:
             sys.exit(code)
 
 
-OPTIONS = (
-    "threads",
-    "burst",
-    "max_messages",
-    "max_memory_mb",
-    "shutdown_timeout",
-    "reaper",
-)
+OPTIONS = ("threads", "burst", "max_messages", "max_memory_mb", "shutdown_timeout", "reaper")
+"""What is handed over as it was given."""

@@ -1,0 +1,184 @@
+"""8.3 Time to live."""
+
+from datetime import timedelta
+
+import pytest
+
+from django_mqlite import enqueue, enqueue_many, maintenance
+from django_mqlite.models import DeadLetter, Message, Queue
+from tests.support.verbs import (
+    activate,
+    claim_ids,
+    claim_one,
+    enqueue_and_claim,
+    reap,
+    row_of,
+    state_of,
+)
+
+pytestmark = [pytest.mark.django_db, pytest.mark.rule("8.3")]
+
+
+def expire(limit=100):
+    return maintenance.expire("default", limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("default_ttl", "ttl", "lives"),
+    [(0, None, None), (0, 60, 60), (60, None, 60), (60, 30, 30), (60, 90, 60)],
+)
+@pytest.mark.parametrize("delay", [0, 100])
+def test_it_counts_from_visibility_and_the_queues_is_also_a_ceiling(
+    clock, make_queue, default_ttl, ttl, lives, delay
+):
+    make_queue("jobs", default_ttl=default_ttl)
+
+    message = enqueue("jobs", None, ttl=ttl, delay=delay)
+
+    assert message.visible_at == clock.now + timedelta(seconds=delay)
+    expected = None if lives is None else message.visible_at + timedelta(seconds=lives)
+    assert (message.expires_at, row_of(message)["expires_at"]) == (expected, expected)
+
+
+def active():
+    return enqueue("jobs", "x", ttl=60)
+
+
+def deferred():
+    message = enqueue_and_claim("jobs", "x", ttl=60)
+    message.defer()
+    return message
+
+
+def backing_off():
+    message = enqueue_and_claim("jobs", "x", ttl=60)
+    message.abandon(delay=3_600)
+    return message
+
+
+def behind_a_head():
+    enqueue("jobs", "head", group_id="g")
+    return enqueue("jobs", "x", group_id="g", ttl=60)
+
+
+STATES = [active, deferred, backing_off, behind_a_head]
+
+
+@pytest.mark.parametrize("make", STATES)
+def test_from_every_waiting_state_it_ends_in_the_dead_letters(clock, queue, make):
+    message = make()
+    clock.advance(59.999)
+    assert expire() == 0
+
+    clock.advance(0.001)
+    assert expire() == 1
+
+    dead = DeadLetter.objects.get()
+    assert (dead.pk, dead.data, dead.dead_letter_reason) == (message.pk, "x", "TTLExpired")
+    assert dead.finished_at == clock.now
+    assert expire() == 0
+
+
+@pytest.mark.parametrize("make", STATES)
+def test_or_is_discarded_where_its_queue_says_so(clock, make_queue, make):
+    make_queue("jobs", dead_letter_on_expire=False)
+    message = make()
+    clock.advance(60)
+
+    assert expire() == 1
+
+    assert state_of(message) == "gone"
+    assert not DeadLetter.objects.exists()
+
+
+def test_a_scheduled_message_ends_after_its_schedule(clock, queue):
+    message = enqueue("jobs", None, delay=60, ttl=60)
+
+    clock.advance(119.999)
+    assert expire() == 0
+    assert state_of(message) == "scheduled"
+
+    clock.advance(0.001)
+    assert expire() == 1
+
+
+def test_what_is_over_is_not_delivered_swept_or_not(clock, queue):
+    enqueue("jobs", None, ttl=60)
+    clock.advance(60)
+
+    assert claim_ids("jobs") == []
+    assert Message.objects.claimable() == set()
+    assert Message.objects.claim_and_delete("jobs") == []
+
+
+@pytest.mark.parametrize("ending", ["complete", "renew and complete", "abandon", "run out"])
+def test_a_live_lease_is_left_to_end(clock, queue, ending):
+    message = enqueue_and_claim("jobs", ttl=10)
+    clock.advance(20)
+    assert expire() == 0
+
+    match ending:
+        case "complete":
+            message.complete()
+        case "renew and complete":
+            message.renew()
+            clock.advance(20)
+            assert expire() == 0
+            message.complete()
+        case "abandon":
+            message.abandon(delay=0)
+        case "run out":
+            clock.advance(10)
+            reap()
+
+    if ending.endswith("complete"):
+        assert state_of(message) == "gone"
+    else:
+        assert claim_ids("jobs") == []
+        assert expire() == 1
+        assert DeadLetter.objects.get().dead_letter_reason == "TTLExpired"
+
+
+def test_each_queue_ends_its_own_in_its_own_way(clock, make_queue):
+    make_queue("buries", default_ttl=10)
+    make_queue("discards", default_ttl=10, dead_letter_on_expire=False)
+    buried, discarded = enqueue("buries", None), enqueue("discards", None)
+    clock.advance(10)
+
+    assert expire() == 2
+
+    assert (state_of(buried), state_of(discarded)) == ("dead_lettered", "gone")
+
+
+def test_a_sweep_is_bounded(clock, make_queue):
+    make_queue("jobs", default_ttl=10)
+    enqueue_many("jobs", range(5))
+    clock.advance(10)
+
+    assert [expire(limit=2) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_finished_messages_are_left_alone(clock, make_queue):
+    make_queue("jobs", default_ttl=10, retain_completed=3_600)
+    completed, dead = enqueue_and_claim("jobs"), enqueue_and_claim("jobs")
+    completed.complete()
+    dead.reject("Broken")
+    before = [row_of(completed), row_of(dead)]
+    clock.advance(60)
+
+    assert expire() == 0
+
+    assert [row_of(completed), row_of(dead)] == before
+
+
+def test_a_queues_new_default_is_for_new_messages(clock, queue):
+    old = enqueue("jobs", "old")
+    Queue.objects.configure("jobs", default_ttl=10)
+    new = enqueue("jobs", "new")
+    clock.advance(10)
+    activate()
+
+    assert expire() == 1
+
+    assert (state_of(old), state_of(new)) == ("active", "dead_lettered")
+    assert claim_one("jobs").data == "old"

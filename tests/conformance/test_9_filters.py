@@ -1,0 +1,187 @@
+"""9.6 Filters."""
+
+import logging
+import sys
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from django_mqlite import filters, publish
+from django_mqlite.models import Message, Queue, Subscription
+
+pytestmark = [pytest.mark.django_db, pytest.mark.rule("9.6")]
+
+HEADERS = {
+    "subject": "order.paid.eu",
+    "properties": {"country": "se", "total": "250"},
+    "correlation_id": "c",
+    "reply_to": "r",
+    "message_id": "m",
+    "group_id": "customer-7",
+    "content_type": "application/vnd.order+json",
+    "delay": 60,
+}
+
+TRUE = [
+    'subject == "order.paid.eu"',
+    'subject.startsWith("order.")',
+    'subject_parts[1] == "paid" && size(subject_parts) == 3',
+    '"eu" in subject_parts',
+    'properties.country == "se"',
+    'properties["total"] == "250"',
+    "int(properties.total) >= 250",
+    '"country" in property_keys',
+    "has(properties.country) && !has(properties.city)",
+    'group_id == "customer-7"',
+    'correlation_id == "c" && reply_to == "r" && message_id == "m"',
+    'content_type.endsWith("+json")',
+    "body_size == 14",
+    'enqueued_at == timestamp("2026-01-01T00:00:00Z")',
+    'visible_at - enqueued_at == duration("60s")',
+    "visible_at > enqueued_at",
+    'subject.matches("^order\\\\.(paid|sent)")',
+    "true",
+    'subject_parts.exists(part, part == "paid")',
+    'property_keys.all(key, key != "city")',
+]
+FALSE = [
+    'subject == "other"',
+    'properties.country != "se"',
+    'has(properties.city) && properties.city == "x"',
+    "body_size > 14",
+    "false",
+]
+# What is not there, what cannot be compared, what is no answer: each is "not routed".
+FAILING = [
+    'properties.city == "x"',
+    'properties["city"] == "x"',
+    "subject_parts[9] == ''",
+    "int(subject) == 1",
+    'subject + 1 == "x"',
+    "1 / 0 == 1",
+    'subject.matches("[")',
+    "subject.unheard_of()",
+]
+NO_ANSWER = ["subject", "1", "properties", "null", '"true"']
+
+
+def publish_through(filter):
+    Subscription.objects.subscribe("orders", "filtered", filter=filter)
+    Subscription.objects.subscribe("orders", "everything")
+    published = publish("orders", {"order": 42.5}, **HEADERS)
+    assert published[0].queue == "everything"
+    return len(published) == 2
+
+
+@pytest.mark.parametrize("filter", TRUE)
+def test_a_message_is_copied_where_the_filter_is_true(clock, filter):
+    assert publish_through(filter) is True
+
+
+@pytest.mark.parametrize("filter", FALSE)
+def test_and_not_where_it_is_false(clock, filter, caplog):
+    assert publish_through(filter) is False
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("filter", FAILING + NO_ANSWER)
+def test_a_filter_that_fails_is_closed_and_logged_and_stops_nobody_else(clock, filter, caplog):
+    assert publish_through(filter) is False
+
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == ("django_mqlite", logging.WARNING)
+    assert "subscription filtered" in record.getMessage()
+    assert "42.5" not in record.getMessage()
+
+
+def test_what_is_not_given_is_empty_and_no_failure(clock, caplog):
+    Subscription.objects.subscribe(
+        "orders",
+        "bare",
+        filter='subject == "" && subject_parts == [] && properties == {} && property_keys == []'
+        ' && group_id == "" && correlation_id == "" && reply_to == ""',
+    )
+
+    assert len(publish("orders", None)) == 1
+    assert caplog.records == []
+
+
+def test_a_message_id_that_is_made_up_is_the_one_the_filter_sees(clock):
+    Subscription.objects.subscribe("orders", "with-id", filter="size(message_id) == 32")
+
+    (message,) = publish("orders", None)
+
+    assert len(message.message_id) == 32
+
+
+def nothing_is_there():
+    return not Queue.objects.exists() and not Subscription.objects.exists()
+
+
+@pytest.mark.parametrize("filter", ["subject ==", "(", "subject = 'x'", "'", "\0", "a b", "=="])
+def test_wrong_syntax_is_refused_when_subscribing_and_leaves_nothing_behind(clock, filter):
+    with pytest.raises(ValueError, match="CEL"):
+        Subscription.objects.subscribe("orders", "filtered", filter=filter)
+
+    assert nothing_is_there()
+
+
+@pytest.mark.parametrize("name", ["body", "data", "priority", "sbject", "properties_", "queue"])
+def test_unknown_names_are_refused_with_the_known_ones(clock, name):
+    with pytest.raises(ValueError, match=rf"asks for {name};.*subject_parts"):
+        Subscription.objects.subscribe("orders", "filtered", filter=f'{name} == "x"')
+
+    assert nothing_is_there()
+
+
+@pytest.mark.parametrize(
+    ("filter", "error"),
+    [(None, TypeError), (1, TypeError), (b"true", TypeError), ("true" + " " * 5_000, ValueError)],
+    ids=["None", "int", "bytes", "long"],
+)
+def test_what_is_no_expression_is_refused(clock, filter, error):
+    with pytest.raises(error, match="filter"):
+        Subscription.objects.subscribe("orders", "filtered", filter=filter)
+
+    assert nothing_is_there()
+
+
+def test_a_wrong_filter_leaves_the_old_one_in_force(clock):
+    Subscription.objects.subscribe("orders", "filtered", filter='subject == "a"')
+
+    with pytest.raises(ValueError, match="CEL"):
+        Subscription.objects.subscribe("orders", "filtered", filter="(")
+
+    assert Subscription.objects.get().filter == 'subject == "a"'
+    assert len(publish("orders", None, subject="a")) == 1
+
+
+@pytest.fixture
+def without_cel(monkeypatch):
+    """As if the extra [filters] were not installed."""
+    monkeypatch.setitem(sys.modules, "cel", None)
+    filters._cel.cache_clear()
+    filters.compiled.cache_clear()
+    yield
+    filters._cel.cache_clear()
+    filters.compiled.cache_clear()
+
+
+def test_without_the_extra_a_filter_is_refused_with_the_way_out(clock, without_cel):
+    with pytest.raises(ImproperlyConfigured, match=r"django-mqlite\[filters\]"):
+        Subscription.objects.subscribe("orders", "filtered", filter="true")
+    assert nothing_is_there()
+
+    Subscription.objects.subscribe("orders", "everything")
+    assert len(publish("orders", None)) == 1
+
+
+def test_publishing_without_the_extra_is_refused_where_a_filter_asks_for_it(clock, request):
+    """Every message would be lost to the subscription, and the program at fault is this one."""
+    Subscription.objects.subscribe("orders", "filtered", filter="true")
+    request.getfixturevalue("without_cel")
+
+    with pytest.raises(ImproperlyConfigured, match=r"django-mqlite\[filters\]"):
+        publish("orders", None)
+
+    assert not Message.objects.exists()

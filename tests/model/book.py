@@ -1,0 +1,134 @@
+"""Where every message stands, and what moves it: the ground the verbs of the model walk on."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from django_mqlite.types import Lease
+from tests.model.values import New, Options, Record
+
+UNFINISHED = {"active", "scheduled", "locked", "deferred"}
+TABLES = ("queues", "messages", "heads", "receipts", "attempts", "seen", "ended", "last_id")
+"""What a transaction of the caller brings back when it is rolled back."""
+
+
+@dataclass(kw_only=True)
+class Book:
+    """Queues, topics, messages, and what is remembered of them for a while."""
+
+    queues: dict[str, Options]
+    topics: dict[str, dict[str, Callable[[New], bool]]] = field(default_factory=dict)
+    now: int = 0
+    messages: dict[int, Record] = field(default_factory=dict)
+    heads: dict[tuple[str, str], int] = field(default_factory=dict)
+    receipts: dict[Lease, tuple[tuple, int]] = field(default_factory=dict)
+    attempts: dict[tuple[str, str], tuple[list[Lease], int]] = field(default_factory=dict)
+    seen: dict[tuple, tuple[bytes, int, int]] = field(default_factory=dict)
+    ended: dict[int, str] = field(default_factory=dict)
+    last_id: int = 0
+    tokens: set[str] = field(default_factory=set)
+    saves: list[dict[str, Any]] = field(default_factory=list)
+
+    # Rules 1.1 and 3.7: transactions of the caller
+
+    def begin(self) -> None:
+        self.saves.append(deepcopy({name: getattr(self, name) for name in TABLES}))
+
+    def commit(self) -> None:
+        self.saves.pop()
+
+    def rollback(self) -> None:
+        vars(self).update(self.saves.pop())
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        self.begin()
+        try:
+            yield
+        except Exception:
+            self.rollback()
+            raise
+        self.commit()
+
+    # Messages come and go
+
+    def of(self, queue: str) -> list[Record]:
+        return [m for m in self.messages.values() if m.queue == queue]
+
+    def add(self, queue: str, new: New, *, delay: int) -> Record:
+        self.last_id += 1
+        record = Record(
+            id=self.last_id, queue=queue, new=new, priority=new.priority, visible_at=self.now
+        )
+        self.messages[record.id] = record
+        self.wait(record, delay)
+        self.enter(record)
+        return record
+
+    def wait(self, record: Record, delay: int) -> None:
+        record.state = "scheduled" if delay else "active"
+        record.visible_at = self.now + delay
+        record.token = None
+
+    def finish(self, record: Record, state: str) -> None:
+        record.state, record.token, record.finished_at = state, None, self.now
+        self.leave(record)
+
+    def bury(self, record: Record, reason: str, description: str | None = None) -> None:
+        record.reason, record.description = reason, description
+        self.finish(record, "dead_lettered")
+
+    def delete(self, record: Record, why: str) -> None:
+        del self.messages[record.id]
+        self.ended[record.id] = why
+        self.leave(record)
+
+    # Rule 6: each line has one head among its unfinished messages, and only the head is claimable
+
+    def line(self, record: Record) -> tuple[str, str] | None:
+        if self.queues[record.queue].ordering_mode == "strict_fifo":
+            return record.queue, ""
+        return None if record.new.group is None else (record.queue, record.new.group)
+
+    def enter(self, record: Record) -> None:
+        """A new message goes behind; a returned one ahead of a later head that is at rest."""
+        line = self.line(record)
+        if line is None:
+            return
+        head = self.heads.setdefault(line, record.id)
+        if record.id < head and self.messages[head].state in ("active", "scheduled"):
+            self.heads[line] = record.id
+
+    def leave(self, record: Record) -> None:
+        """The head's place goes to the earliest message behind it."""
+        line = self.line(record)
+        if line is not None and self.heads.get(line) == record.id:
+            del self.heads[line]
+            behind = [m.id for m in self.unfinished(line) if m is not record]
+            self.heads.update({line: min(behind)} if behind else {})
+
+    def unfinished(self, line: tuple[str, str] | None) -> list[Record]:
+        at = self.messages.values()
+        return [m for m in at if m.state in UNFINISHED and self.line(m) == line]
+
+    def is_head(self, record: Record) -> bool:
+        line = self.line(record)
+        return line is None or self.heads[line] == record.id
+
+    def over(self, record: Record) -> bool:
+        return 0 < record.expires_at <= self.now
+
+    # To be looked at
+
+    def counts(self, queue: str) -> Counter[str]:
+        return Counter(m.state for m in self.of(queue))
+
+    def deadlines(self) -> list[int]:
+        """Every moment at which something ends by itself."""
+        messages = self.messages.values()
+        ends = {at for m in messages for at in (m.locked_until, m.visible_at, m.expires_at)}
+        kept: list[dict] = [self.receipts, self.attempts, self.seen]
+        return sorted(ends | {value[-1] for table in kept for value in table.values()})

@@ -1,0 +1,67 @@
+"""Rules 2 and 4.5: messages are taken."""
+
+from collections.abc import Sequence
+
+from hypothesis.stateful import rule
+
+from django_mqlite.models import Message
+from tests.model.sending import Sending
+from tests.model.strategies import any_queue, attempts, limits, locks, queues, some_places
+from tests.model.values import New
+from tests.model.world import seconds
+
+REQUESTS = {"dead_lettered": ("reject", "R", ""), "deferred": ("defer",)}
+"""What brings a message into the state."""
+
+
+class Claiming(Sending):
+    """Claim, by the queue's order and by id, with and without a lease."""
+
+    def provide(self, queue: str, state: str) -> None:
+        """Have a message in this state, so that the rule does not run into the void."""
+        if self.world.open or queue not in self.model.queues or self.model.counts(queue)[state]:
+            return
+        if state == "scheduled":
+            self.enqueue(queue, New(group="a", delay=20_000))
+        elif not self.world.live(queue):
+            self.enqueue(queue, New(group="a"))
+            self.claim(queue, 4, None, None)
+        if state in REQUESTS and self.world.live(queue):
+            self.world.settle(self.world.live(queue)[0], REQUESTS[state])
+
+    @rule(queue=any_queue, limit=limits, lock=locks, attempt=attempts)
+    def claim(self, queue: str, limit: int, lock: int | None, attempt: str | None) -> None:
+        self.world.claim(
+            lambda: Message.objects.claim(
+                queue, limit=limit, lock_duration=seconds(lock), attempt_id=attempt
+            ),
+            lambda tokens: self.model.claim(queue, limit, lock, attempt, tokens),
+        )
+        self.end_all()
+
+    @rule(lock=locks)
+    def claim_everywhere(self, lock: int | None) -> None:
+        for queue in self.model.queues:
+            self.claim(queue, 2, lock, None)
+
+    @rule(queue=queues, at=some_places, lock=locks)
+    def claim_deferred(self, queue: str, at: Sequence[int], lock: int | None) -> None:
+        self.provide(queue, "deferred")
+        ids = self.world.ids(at, "deferred")
+        self.world.claim(
+            lambda: Message.objects.claim_deferred(queue, ids, lock_duration=seconds(lock)),
+            lambda tokens: self.model.claim_deferred(queue, ids, lock, tokens),
+        )
+        self.end_all()
+
+    @rule(queue=any_queue, limit=limits)
+    def claim_and_delete(self, queue: str, limit: int) -> None:
+        self.both(
+            lambda: [
+                (m.pk, m.delivery_count, m.lease, m.locked_until)
+                for m in Message.objects.claim_and_delete(queue, limit=limit)
+            ],
+            lambda: [
+                (m.id, m.deliveries, None, None) for m in self.model.claim_and_delete(queue, limit)
+            ],
+        )

@@ -1,0 +1,89 @@
+"""Rules 7 and 8.2: schedules are called off, dead letters go back to work or away."""
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from django_mqlite.models import DeadLetter, Message
+from tests.model.settling import Settling
+from tests.model.strategies import MODES, any_queue, places, queues, selections, some_places
+from tests.model.world import seconds
+
+
+class DeadLetters(Settling):
+    """Cancel, redrive and purge."""
+
+    @rule(queue=queues, place=places)
+    def cancel(self, queue: str, place: int) -> None:
+        self.provide(queue, "scheduled")
+        (id,) = self.world.ids([place], "scheduled")
+        self.both(lambda: Message.objects.cancel(id), lambda: self.model.cancel(id))
+
+    @rule(queue=queues, at=some_places, into=st.sampled_from([None, None, *MODES, "nowhere"]))
+    def redrive(self, queue: str, at: Sequence[int], into: str | None) -> None:
+        self.provide(queue, "dead_lettered")
+        ids = self.world.ids(at, "dead_lettered")
+        self.both(
+            lambda: DeadLetter.objects.redrive(ids, into=into),
+            lambda: self.redriven(self.model.redrive(ids, into=into)),
+        )
+
+    @rule(queue=queues, rate=st.sampled_from([None, None, 1, 0.1]))
+    def redrive_all(self, queue: str, rate: float | None) -> None:
+        self.provide(queue, "dead_lettered")
+        interval = int(1000 / rate) if rate else 0
+        ids = sorted(self.model.messages)
+        self.both(
+            lambda: DeadLetter.objects.redrive(ids, rate=rate),
+            lambda: self.redriven(self.model.redrive(ids, interval=interval)),
+        )
+
+    @rule(queue=any_queue, selection=selections, into=st.sampled_from([None, None, *MODES]))
+    def redrive_queue(self, queue: str, selection: tuple, into: str | None) -> None:
+        self.provide(queue, "dead_lettered")
+        limit, age, rate = selection
+
+        def expected() -> int:
+            interval = 500 if rate else 0
+            ids = self.dead_ids(queue, limit, age)
+            return self.redriven(self.model.redrive(ids, into=into, interval=interval))
+
+        self.both(
+            lambda: DeadLetter.objects.redrive_queue(
+                queue, limit=limit, older_than=seconds(age), into=into, rate=rate
+            ),
+            expected,
+        )
+
+    def dead_ids(self, queue: str, limit: int | None, age: int | None) -> list[int]:
+        if age == 0:
+            raise ValueError  # no bound: who means everything leaves it out
+        return self.model.dead_ids(queue, limit, age)
+
+    def redriven(self, ids: Sequence[int]) -> int:
+        self.world.redriven.update(ids)
+        return len(ids)
+
+    @rule(queue=queues, at=some_places)
+    def purge(self, queue: str, at: Sequence[int]) -> None:
+        self.provide(queue, "dead_lettered")
+        ids = self.world.ids(at, "dead_lettered")
+        self.both(lambda: DeadLetter.objects.purge(ids), lambda: self.model.purge(ids))
+
+    @rule(queue=any_queue, selection=selections)
+    def purge_queue(self, queue: str, selection: tuple) -> None:
+        self.provide(queue, "dead_lettered")
+        limit, age, everything = selection
+
+        def expected() -> int:
+            if limit is None and age is None and not everything:
+                raise ValueError
+            return self.model.purge(self.dead_ids(queue, limit, age))
+
+        self.both(
+            lambda: DeadLetter.objects.purge_queue(
+                queue, limit=limit, older_than=seconds(age), everything=bool(everything)
+            ),
+            expected,
+        )

@@ -1,0 +1,156 @@
+"""Rules 3 and 4: leases are kept and ended, by their holder and by whoever thinks he is."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from django_mqlite.deliveries import Settlement
+from django_mqlite.models import Message
+from django_mqlite.types import Abandonment, Completion, Deferral, Rejection
+from tests.model.claiming import Claiming
+from tests.model.strategies import limits, locks, parts, places, queues, requests, some_places
+from tests.model.world import seconds
+
+
+def outcome_of(request: tuple) -> Any:
+    match request:
+        case ("complete",):
+            return Completion()
+        case ("abandon", delay):
+            return Abandonment(delay_ms=delay)
+        case ("reject", reason, description):
+            return Rejection(reason=reason, description=description)
+        case _:
+            return Deferral()
+
+
+class Settling(Claiming):
+    """Settle and renew, one by one and many at once, again and otherwise."""
+
+    @rule(queue=queues, place=places, request=requests)
+    def settle(self, queue: str, place: int, request: tuple) -> None:
+        self.provide(queue, "locked")
+        if self.world.held:
+            self.world.settle(self.world.pick(place), request)
+
+    @rule(queue=queues, delay=st.sampled_from([None, 0, 5_000]))
+    def abandon(self, queue: str, delay: int | None) -> None:
+        self.settle(queue, 0, ("abandon", delay))
+
+    @rule(queue=queues)
+    def complete(self, queue: str) -> None:
+        self.settle(queue, 0, ("complete",))
+
+    @rule(queue=queues, request=requests, early=st.sampled_from([0, 0, 1]))
+    def settle_at_the_deadline(self, queue: str, request: tuple, early: int) -> None:
+        """At the very millisecond it is over."""
+        self.provide(queue, "locked")
+        if self.world.held:
+            message = self.world.pick(0)
+            record = self.model.messages.get(message.pk)
+            if record is not None and record.locked_until > self.clock.ms:
+                self.clock.ms = record.locked_until - early
+            self.world.settle(message, request)
+
+    @precondition(lambda self: self.world.requests)
+    @rule(early=st.sampled_from([0, 0, 1]))
+    def settle_again_when_the_receipt_ends(self, early: int) -> None:
+        message, request = self.world.requests[-1]
+        receipt = self.model.receipts.get(message.lease)
+        if receipt is not None and receipt[-1] > self.clock.ms:
+            self.clock.ms = receipt[-1] - early
+        self.world.settle(message, request)
+
+    @precondition(lambda self: self.world.requests)
+    @rule(place=st.integers(0, 4))
+    def settle_again(self, place: int) -> None:
+        """The identical request: a success while its receipt lives."""
+        requests = self.world.requests
+        self.world.settle(*requests[-1 - place % len(requests)])
+
+    @precondition(lambda self: self.world.requests)
+    @rule(place=st.integers(0, 4), request=requests)
+    def settle_otherwise(self, place: int, request: tuple) -> None:
+        """The same lease, another verb or other arguments."""
+        requests = self.world.requests
+        self.world.settle(requests[-1 - place % len(requests)][0], request)
+
+    @rule(queue=queues, place=places, part=parts, request=requests)
+    def settle_with_a_part_of_another_lease(
+        self, queue: str, place: int, part: str, request: tuple
+    ) -> None:
+        self.provide(queue, "locked")
+        if self.world.held:
+            self.world.settle(self.world.forged(self.world.pick(0), place, part), request)
+
+    @rule(queue=queues, at=some_places)
+    def complete_many(self, queue: str, at: Sequence[int]) -> None:
+        self.provide(queue, "locked")
+        if self.world.held:
+            self.complete_all([self.world.pick(place) for place in at])
+
+    def complete_all(self, messages: Sequence[Message]) -> None:
+        leases = [lease for message in messages if (lease := message.lease)]
+        self.both(
+            lambda: Message.objects.complete_many(messages),
+            lambda: [self.model.settles(lease, ("complete",)) for lease in leases],
+        )
+
+    @precondition(lambda self: self.world.held)
+    @rule(place=places, backwards=st.booleans(), renew=st.booleans())
+    def settle_every_lease_of_a_message(self, place: int, backwards: bool, renew: bool) -> None:
+        """Stale leases and the live one in a batch: only the live one counts."""
+        pk = self.world.pick(place).pk
+        leases = [message for message in self.world.held if message.pk == pk]
+        leases = leases[::-1] if backwards else leases
+        if renew:
+            self.renew_all(leases, 60_000)
+        else:
+            self.complete_all(leases)
+
+    @rule(queue=queues, at=some_places, lock=locks)
+    def renew_many(self, queue: str, at: Sequence[int], lock: int | None) -> None:
+        self.provide(queue, "locked")
+        if self.world.held:
+            self.renew_all([self.world.pick(place) for place in at], lock)
+
+    def renew_all(self, messages: Sequence[Message], lock: int | None) -> None:
+        leases = [lease for message in messages if (lease := message.lease)]
+        self.both(
+            lambda: Message.objects.renew_many(messages, seconds(lock)),
+            lambda: self.model.renew(leases, lock),
+        )
+
+    @precondition(lambda self: self.world.held and not self.world.open)
+    @rule(at=some_places, settled=requests, queue=queues, limit=limits)
+    def exchange(self, at: Sequence[int], settled: tuple, queue: str, limit: int) -> None:
+        """A worker's round: settle what has finished and claim more, in one transaction."""
+        messages = {m.lease: m for m in (self.world.pick(place) for place in at)}
+        settlements = [
+            Settlement(message=m, outcome=outcome_of(settled)) for m in messages.values()
+        ]
+        found: list[bool] = []
+
+        def real() -> list[Message]:
+            held, claimed = Message.objects.exchange(
+                settlements, [queue], limit=limit, worker="worker"
+            )
+            found.extend(held)
+            return claimed
+
+        def expected(tokens: list[str]) -> list:
+            rests = {lease: self.world.rest_of(lease.message_id) for lease in messages if lease}
+            held = [self.model.settles(lease, settled, rest=rests[lease]) for lease in rests]
+            assert found == held
+            return self.model.claim(queue, limit, None, None, tokens)
+
+        self.world.claim(real, expected)
+
+    @rule()
+    def crash(self) -> None:
+        """The process is gone, its transaction with it, and whatever it had in its memory."""
+        self.teardown()
+        self.world.held.clear()
+        self.world.requests.clear()

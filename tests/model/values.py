@@ -1,0 +1,74 @@
+"""What the reference model is about: queues told how to behave, and messages.
+
+Times are epoch milliseconds, lengths milliseconds; 0 is "none".
+"""
+
+from dataclasses import dataclass, fields
+
+from django_mqlite.types import Lease
+
+
+class Terse:
+    """Says only what is not at its default, so that a failing example can be read."""
+
+    def __repr__(self) -> str:
+        said = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]  # type: ignore[arg-type]
+        given = ", ".join(f"{name}={value!r}" for name, value, default in said if value != default)
+        return f"{type(self).__name__}({given})"
+
+
+@dataclass(kw_only=True, repr=False)
+class Options(Terse):
+    """What a queue is told."""
+
+    ordering_mode: str = "standard"
+    lock_duration: int = 30_000
+    max_delivery_count: int = 10
+    backoff_base: int = 0
+    backoff_max: int = 3_600_000
+    default_ttl: int = 0
+    dead_letter_on_expire: bool = True
+    dedup_window: int = 0
+    retain_completed: int = 0
+    dlq_max_age: int = 0
+    dlq_max_count: int = 0
+    dlq_max_bytes: int = 0
+    paused: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class New(Terse):
+    """A message before it is one; None is "not given"."""
+
+    body: bytes = b""
+    group: str | None = None
+    priority: int = 0
+    delay: int | None = None
+    ttl: int | None = None
+    bound: int | None = None
+    message_id: str | None = None
+    subject: str | None = None
+
+
+@dataclass(kw_only=True)
+class Record:
+    """A message."""
+
+    id: int
+    queue: str
+    new: New
+    priority: int
+    visible_at: int
+    state: str = "active"
+    expires_at: int = 0
+    locked_until: int = 0
+    token: str | None = None
+    deliveries: int = 0
+    delivered: bool = False
+    finished_at: int = 0
+    reason: str | None = None
+    description: str | None = None
+
+    @property
+    def lease(self) -> Lease:
+        return Lease(queue=self.queue, message_id=self.id, lock_token=self.token or "")
