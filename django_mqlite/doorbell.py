@@ -11,12 +11,18 @@ from pathlib import Path
 from django.db import connections
 
 
-def doorbell_path(using: str) -> Path | None:
-    """Where the doorbell of this database hangs; None for a database that is not a file."""
+def database_path(using: str) -> Path | None:
+    """The database's file; None for one that is not a file."""
     name = str(connections[using].settings_dict["NAME"])
     if not name or ":memory:" in name or name.startswith("file:"):
         return None
-    return Path(f"{name}-doorbell")
+    return Path(name)
+
+
+def doorbell_path(using: str) -> Path | None:
+    """Where the doorbell of this database hangs; None for a database that is not a file."""
+    path = database_path(using)
+    return None if path is None else path.with_name(f"{path.name}-doorbell")
 
 
 def ring(using: str) -> None:

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from . import peek, purge, redrive, stats
+from . import health, peek, purge, redrive, stats
 from .output import Output
 
 
@@ -23,4 +23,5 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "peek": peek,
     "redrive": redrive,
     "purge": purge,
+    "health": health,
 }

@@ -1,0 +1,75 @@
+"""Whether what is due is being consumed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import clock
+from .doorbell import database_path
+from .models import Queue
+from .types import QueueStats, WorkerRecord
+from .workers import live_workers
+
+SEEN_WITHIN_MS = 60_000
+"""A worker writes every 15 s; one that has missed four times does not count."""
+
+RESTART_MS = 15_000
+"""So long nobody may serve a queue with messages due: a deployment restarts its workers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What a monitoring system asks for. Ages in seconds, None for nothing there."""
+
+    problems: tuple[str, ...]
+    oldest_due_age: float | None
+    last_poll_age: float | None
+    live_workers: int
+    wal_bytes: int
+
+    @property
+    def healthy(self) -> bool:
+        return not self.problems
+
+
+def health(using: str, *, max_age_ms: int) -> Health:
+    """How it stands: ill where something is due and nothing serves it, or has been for too long.
+
+    Paused queues are left out: that they wait is somebody's wish.
+    """
+    now = clock.now_ms()
+    workers = [worker for worker in live_workers(using) if worker.seen_at >= now - SEEN_WITHIN_MS]
+    due = [
+        queue
+        for queue in Queue.objects.db_manager(using).stats()
+        if queue.due_since_ms is not None and not queue.paused
+    ]
+    ages = [now - queue.due_since_ms for queue in due if queue.due_since_ms is not None]
+    polls = [now - worker.seen_at for worker in workers]
+    return Health(
+        problems=tuple(_problems(due, workers, now=now, max_age_ms=max_age_ms)),
+        oldest_due_age=max(ages) / 1000 if ages else None,
+        last_poll_age=min(polls) / 1000 if polls else None,
+        live_workers=len(workers),
+        wal_bytes=_wal_bytes(using),
+    )
+
+
+def _problems(
+    due: list[QueueStats], workers: list[WorkerRecord], *, now: int, max_age_ms: int
+) -> list[str]:
+    problems = []
+    for queue in due:
+        age = now - (queue.due_since_ms or now)
+        served = any(queue.queue in worker.queues for worker in workers)
+        if not served and age > min(max_age_ms, RESTART_MS):
+            problems.append(f"queue {queue.queue} has messages due and no live worker serves it")
+        elif age > max_age_ms:
+            problems.append(f"queue {queue.queue} has had a message due for {age / 1000:.0f} s")
+    return problems
+
+
+def _wal_bytes(using: str) -> int:
+    """Its size is looked up, the file is not opened: closing it would drop SQLite's locks."""
+    path = database_path(using)
+    wal = Path(f"{path}-wal")
+    return wal.stat().st_size if path is not None and wal.exists() else 0
