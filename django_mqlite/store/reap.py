@@ -52,7 +52,7 @@ RELEASE_EXPIRED = Statement(
       FROM (SELECT id AS bounded,
                    coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS bound
               FROM mqlite_queues AS q
-             CROSS JOIN mqlite_messages AS e ON e.queue = q.name
+             CROSS JOIN mqlite_messages AS e INDEXED BY mqlite_messages_locked ON e.queue = q.name
              WHERE e.state = 'locked' AND e.locked_until <= %(now)s
              LIMIT %(limit)s)
      WHERE m.id = bounded

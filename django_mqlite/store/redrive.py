@@ -29,7 +29,8 @@ REDRIVE = Statement(
            dead_letter_reason = NULL, dead_letter_description = NULL
       FROM (SELECT m.id AS dead, json_extract(wanted.value, '$[1]') AS delay
               FROM json_each(%(dues)s) AS wanted
-             CROSS JOIN mqlite_messages AS m ON m.id = json_extract(wanted.value, '$[0]')
+             CROSS JOIN mqlite_messages AS m NOT INDEXED
+                ON m.id = json_extract(wanted.value, '$[0]')
              WHERE m.state = 'dead_lettered') AS due
      WHERE id = due.dead
     """,
@@ -58,7 +59,7 @@ COPY_DEAD_LETTERS = Statement(
            m.message_id, m.correlation_id, m.reply_to, m.group_id, m.subject, m.content_type,
            m.properties, m.body, coalesce(m.errors, '[]')
       FROM json_each(%(dues)s) AS wanted
-     CROSS JOIN mqlite_messages AS m ON m.id = json_extract(wanted.value, '$[0]')
+     CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = json_extract(wanted.value, '$[0]')
       JOIN mqlite_queues AS q ON q.name = %(queue)s
      WHERE m.state = 'dead_lettered'
      ORDER BY m.id
@@ -70,7 +71,7 @@ UNGROUPED_DEAD_LETTER = Statement(
     """
     SELECT m.id
       FROM json_each(%(dues)s) AS wanted
-     CROSS JOIN mqlite_messages AS m ON m.id = json_extract(wanted.value, '$[0]')
+     CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = json_extract(wanted.value, '$[0]')
       JOIN mqlite_queues AS q ON q.name = %(queue)s
      WHERE m.state = 'dead_lettered' AND m.group_id IS NULL AND q.ordering_mode = 'group_fifo'
      LIMIT 1
@@ -101,7 +102,7 @@ PURGE = Statement(
     DELETE FROM mqlite_messages
      WHERE id IN (SELECT m.id
                     FROM json_each(%(ids)s) AS wanted
-                   CROSS JOIN mqlite_messages AS m ON m.id = wanted.value
+                   CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = wanted.value
                    WHERE m.state = 'dead_lettered')
     """,
 )

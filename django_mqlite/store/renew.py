@@ -16,7 +16,8 @@ RENEW = Statement(
                (SELECT lock_duration_ms FROM mqlite_queues WHERE name = queue)))
      WHERE id IN (SELECT m.id
                     FROM json_each(%(leases)s) AS lease
-                   CROSS JOIN mqlite_messages AS m ON m.id = json_extract(lease.value, '$[0]')
+                   CROSS JOIN mqlite_messages AS m NOT INDEXED
+                      ON m.id = json_extract(lease.value, '$[0]')
                    WHERE m.lock_token = json_extract(lease.value, '$[1]')
                      AND m.queue = json_extract(lease.value, '$[2]')
                      AND m.state = 'locked' AND m.locked_until > %(now)s)

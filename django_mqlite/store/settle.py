@@ -37,7 +37,8 @@ COMPLETE = Statement(
     DELETE FROM mqlite_messages
      WHERE id IN (SELECT m.id
                     FROM json_each(%(leases)s) AS lease
-                   CROSS JOIN mqlite_messages AS m ON m.id = json_extract(lease.value, '$[0]')
+                   CROSS JOIN mqlite_messages AS m NOT INDEXED
+                      ON m.id = json_extract(lease.value, '$[0]')
                     JOIN mqlite_queues AS q ON q.name = m.queue
                    WHERE m.lock_token = json_extract(lease.value, '$[1]')
                      AND m.queue = json_extract(lease.value, '$[2]')
@@ -55,7 +56,8 @@ RETAIN = Statement(
            lock_token = NULL, locked_until = 0
      WHERE id IN (SELECT m.id
                     FROM json_each(%(leases)s) AS lease
-                   CROSS JOIN mqlite_messages AS m ON m.id = json_extract(lease.value, '$[0]')
+                   CROSS JOIN mqlite_messages AS m NOT INDEXED
+                      ON m.id = json_extract(lease.value, '$[0]')
                     JOIN mqlite_queues AS q ON q.name = m.queue
                    WHERE m.lock_token = json_extract(lease.value, '$[1]')
                      AND m.queue = json_extract(lease.value, '$[2]')
@@ -110,7 +112,7 @@ BACKOFF = Statement(
 ABANDON = Statement(
     "abandon",
     """
-    UPDATE mqlite_messages AS m
+    UPDATE mqlite_messages AS m NOT INDEXED
        SET state = CASE WHEN m.delivery_count >= bound THEN 'dead_lettered'
                         WHEN %(delay)s > 0 THEN 'scheduled'
                         ELSE 'active' END,

@@ -10,6 +10,9 @@ import pytest
 
 from tests.support.files import create_database, rows, running
 
+# What the fixture plays or builds is played or built once, whatever the number of workers.
+pytestmark = pytest.mark.xdist_group("claimers")
+
 PROCESSES = 8
 MESSAGES = 160
 QUEUES = {"jobs": "standard", "groups": "group_fifo", "strict": "strict_fifo"}

@@ -10,6 +10,9 @@ import pytest
 from tests.crash.producer import ORDERS_A_ROUND
 from tests.support.files import create_database, running
 
+# What the fixture plays or builds is played or built once, whatever the number of workers.
+pytestmark = pytest.mark.xdist_group("producer")
+
 ROUNDS = 60
 
 

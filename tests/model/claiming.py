@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from django_mqlite.models import Message
+from django_mqlite.models import Message, Queue
 from tests.model.sending import Sending
 from tests.model.strategies import any_queue, attempts, limits, locks, queues, some_places
 from tests.model.values import New
@@ -15,7 +16,7 @@ REQUESTS = {"dead_lettered": ("reject", "R", ""), "deferred": ("defer",)}
 
 
 class Claiming(Sending):
-    """Claim, by the queue's order and by id, with and without a lease."""
+    """Claim, by the queue's order and by id, with and without a lease; pause and resume."""
 
     def provide(self, queue: str, state: str) -> None:
         """Have a message in this state, so that the rule does not run into the void."""
@@ -44,9 +45,10 @@ class Claiming(Sending):
         for queue in self.model.queues:
             self.claim(queue, 2, lock, None)
 
-    @rule(queue=queues, at=some_places, lock=locks)
-    def claim_deferred(self, queue: str, at: Sequence[int], lock: int | None) -> None:
+    @rule(queue=queues, at=some_places, lock=locks, paused=st.sampled_from([False, False, True]))
+    def claim_deferred(self, queue: str, at: Sequence[int], lock: int | None, paused: bool) -> None:
         self.provide(queue, "deferred")
+        self.pause_or_resume(queue, paused)
         ids = self.world.ids(at, "deferred")
         self.world.claim(
             lambda: Message.objects.claim_deferred(queue, ids, lock_duration=seconds(lock)),
@@ -65,3 +67,12 @@ class Claiming(Sending):
                 (m.id, m.deliveries, None, None) for m in self.model.claim_and_delete(queue, limit)
             ],
         )
+
+    @rule(queue=queues, paused=st.sampled_from([False, False, True]))
+    def pause_or_resume(self, queue: str, paused: bool) -> None:
+        def expected() -> bool:
+            before, self.model.queues[queue].paused = self.model.queues[queue].paused, paused
+            return before != paused
+
+        row = Queue.objects.get(pk=queue)
+        self.both(row.pause if paused else row.resume, expected)

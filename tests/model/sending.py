@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from django_mqlite import Draft
 from django_mqlite.models import Message
 from tests.model.machine import Machine
-from tests.model.strategies import any_queue, limits, news
+from tests.model.strategies import any_queue, bodies, limits, news
 from tests.model.values import New
 from tests.model.world import options_of, stored
 
@@ -51,3 +51,13 @@ class Sending(Machine):
             return self.model.publish(topic, copied)
 
         self.both(real, expected)
+
+    @precondition(lambda self: self.model.seen)
+    @rule(early=st.sampled_from([0, 0, 1]), bodies=st.lists(bodies, min_size=2, max_size=3))
+    def enqueue_when_the_window_ends(self, early: int, bodies: Sequence[bytes]) -> None:
+        """The key of one that was seen, with its own and with other bodies."""
+        (queue, kind, key), (_, _, forgotten_at) = list(self.model.seen.items())[-1]
+        self.clock.ms = max(self.clock.ms, forgotten_at - early)
+        for body in bodies:
+            message_id = key if kind == "id" else None
+            self.enqueue(queue, New(group="a", body=body, message_id=message_id))

@@ -24,9 +24,10 @@ locks = st.sampled_from([None, None, 1_000, 60_000])
 few = st.sampled_from([None, 1, 2])
 ages = st.sampled_from([None, None, None, 1_000, 5_000, 60_000, 0])
 
+bodies = st.sampled_from([b"", b"a", b"bb"])
 news = st.builds(
     New,
-    body=st.sampled_from([b"", b"a", b"bb"]),
+    body=bodies,
     group=st.sampled_from([None, "a", "a", "b"]),
     priority=st.sampled_from([0] * 8 + [5, -1]),
     delay=st.sampled_from([None, None, None, 0, 1_000, 20_000]),

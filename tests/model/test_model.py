@@ -13,7 +13,7 @@ from django_mqlite.worker.sweeps import run_all
 from tests.model.dead_letters import DeadLetters
 from tests.model.strategies import lengths, places, queues
 
-EXAMPLES = 250
+EXAMPLES = 200
 """Of 50 steps each, unless the profile asks for more: as many as fit into a minute."""
 
 
@@ -22,18 +22,7 @@ def at_least(examples: int) -> settings:
 
 
 class QueueMachine(DeadLetters):
-    """Every verb, and what happens around it: time, the reaper, pauses, transactions."""
-
-    # Queues, looked at and paused
-
-    @rule(queue=queues, paused=st.sampled_from([False, False, True]))
-    def pause_or_resume(self, queue: str, paused: bool) -> None:
-        def expected() -> bool:
-            before, self.model.queues[queue].paused = self.model.queues[queue].paused, paused
-            return before != paused
-
-        row = Queue.objects.get(pk=queue)
-        self.both(row.pause if paused else row.resume, expected)
+    """Every verb, and what happens around it: time, the reaper, transactions, a look."""
 
     @rule(queue=queues)
     def look(self, queue: str) -> None:

@@ -17,6 +17,9 @@ from tests.support.plans import (
 )
 from tests.support.statements import statements
 
+# What the fixture plays or builds is played or built once, whatever the number of workers.
+pytestmark = pytest.mark.xdist_group("plans")
+
 STATEMENTS = statements()
 ON_MESSAGES = {name: s for name, s in STATEMENTS.items() if "mqlite_messages" in s.sql}
 
