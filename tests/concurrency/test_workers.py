@@ -58,7 +58,7 @@ def test_a_failing_head_holds_up_its_group_only(database):
     head = database.enqueue("groups", {"raise": "not yet", "deliveries": 2}, group_id="a").pk
     behind = database.enqueue("groups", group_id="a").pk
     others = [database.enqueue("groups", group_id="b").pk for _ in range(3)]
-    workers = [database.start("--queues=groups") for _ in range(2)]
+    workers = [database.start("--queues=groups").wait_ready() for _ in range(2)]
 
     wait_until(lambda: database.left() == 0, "every message to be handled")
 

@@ -55,8 +55,9 @@ def test_an_attempt_is_of_its_queue(clock, queue, make_queue):
     make_queue("other")
     here, there = enqueue("jobs", None), enqueue("other", None)
 
-    assert [m.pk for m in attempt("a")] == [here.pk]
-    assert [m.pk for m in attempt("a", queue="other")] == [there.pk]
+    for _ in range(2):
+        assert [m.pk for m in attempt("a")] == [here.pk]
+        assert [m.pk for m in attempt("a", queue="other")] == [there.pk]
 
 
 def test_what_is_settled_is_not_given_again_and_nothing_new_instead(clock, queue):
