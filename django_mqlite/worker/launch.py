@@ -9,7 +9,7 @@ from threading import Thread
 from django.utils import autoreload
 
 from ..handlers import Handler
-from .child import run_child
+from .child import Ended, run_child
 from .faults import advice
 from .options import WorkerOptions
 from .registry import other_machine
@@ -22,15 +22,23 @@ logger = logging.getLogger("django_mqlite.worker")
 def run_worker(
     options: WorkerOptions, handlers: Mapping[str, Handler], stop: Stop, *, processes: int = 1
 ) -> int:
-    """Work until asked to stop; the exit code. Leaves at once where a handler still runs then."""
+    """Work until asked to stop; the exit code. Leaves at once where a handler still runs then.
+
+    Raises what the database failed with when there was no more hope.
+    """
     if processes > 1:
         return Supervisor(options, handlers, stop, processes=processes).run()
-    ended = run_child(options, handlers, stop)
-    if ended.error:
-        logger.error("the worker ends: %s (%s)", ended.error, advice(ended.error))
+    return _left(run_child(options, handlers, stop), stop)
+
+
+def _left(ended: Ended, stop: Stop) -> int:
     if ended.running:
         # Handlers that did not end would keep the interpreter from ending, or crash it.
+        if ended.error:
+            logger.error("the worker ends: %s (%s)", ended.error, advice(ended.error))
         stop.leave(ended.code)
+    if ended.error:
+        raise ended.error
     return ended.code
 
 
@@ -45,9 +53,7 @@ def run_reloading(options: WorkerOptions, handlers: Mapping[str, Handler], stop:
     if changed.requested:
         logger.info("code has changed; starting anew")
         os.execv(sys.executable, autoreload.get_child_arguments())  # noqa: S606 - as we were started
-    if ended.running:
-        stop.leave(ended.code)
-    return ended.code
+    return _left(ended, stop)
 
 
 def _watch_files(changed: Stop, stop: Stop) -> None:

@@ -24,7 +24,7 @@ def running():
 
 @pytest.fixture
 def keeper(running):
-    return LeaseKeeper("default", SimpleNamespace(running=running))
+    return LeaseKeeper("default", SimpleNamespace(running=running, cancel=lambda *_: False))
 
 
 @pytest.fixture

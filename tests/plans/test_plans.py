@@ -67,6 +67,7 @@ EXPECTED = {
     },
     "reap.RELEASE_EXPIRED": {BY_ID, "INDEX mqlite_messages_locked (queue=? AND locked_until<?)"},
     "reap.RELEASE_WORKER": {BY_ID, "INDEX mqlite_messages_locked (queue=?)"},
+    "workers.HELD_LEASES": {"INDEX mqlite_messages_locked (queue=? AND locked_until>?)"},
     "redrive.COPY_DEAD_LETTERS": {BY_ID},
     "redrive.DEAD_LETTER_IDS": {DEAD_SINCE},
     "redrive.PURGE": {BY_ID},
