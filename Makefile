@@ -4,7 +4,7 @@ INSTALLED := .venv/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint model crash clean
+.PHONY: help demo test serve lint model crash soak clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
@@ -29,8 +29,11 @@ model: $(INSTALLED) ## Run the model test with many more examples
 	$(PYTEST) tests/model --hypothesis-profile thorough --hypothesis-seed $$seed \
 		-o faulthandler_timeout=0
 
-crash: $(INSTALLED) ## Run the tests that kill real processes
-	@$(PYTEST) tests/crash
+crash: $(INSTALLED) ## Run the tests that kill real processes, with 200 kills each
+	@MQLITE_TEST_CRASH_ROUNDS=$${ROUNDS:-200} $(PYTEST) tests/crash -o faulthandler_timeout=0
+
+soak: $(INSTALLED) ## Run a producer and a worker for MINUTES=30, and see whether anything grows
+	@$(BIN)/python -m benchmarks.soak --minutes $${MINUTES:-30}
 
 clean: ## Remove the virtual environments and every cache
 	rm -rf .venv .nox .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist

@@ -14,7 +14,7 @@ from rich.table import Table
 
 import benchmarks
 
-NOT_SCENARIOS = {"__main__", "measure", "settings"}
+NOT_SCENARIOS = {"__main__", "handlers", "measure", "processes", "settings", "soak"}
 
 
 def scenarios() -> list[str]:

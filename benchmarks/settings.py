@@ -16,7 +16,7 @@ DATABASES = {
         "OPTIONS": sqlite_options(synchronous=SYNCHRONOUS),
     }
 }
-INSTALLED_APPS = ["django_mqlite"]
+INSTALLED_APPS = ["django_mqlite", "benchmarks"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 SECRET_KEY = "not a secret"
 SILENCED_SYSTEM_CHECKS = ["mqlite.W001"]

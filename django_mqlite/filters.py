@@ -6,6 +6,7 @@ cannot do harm. Compiled by the library `common-expression-language`, the extra 
 
 import json
 import logging
+import re
 from functools import cache, lru_cache
 from typing import Any
 
@@ -17,6 +18,9 @@ from .types import NewMessage
 logger = logging.getLogger("django_mqlite")
 
 MAX_FILTER = 4_096
+
+MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|existsOne|map|filter)\s*\(\s*(\w+)\s*,")
+"""What gives an expression names of its own: `subject_parts.exists(part, part == "paid")`."""
 
 NAMES = frozenset(
     {
@@ -44,7 +48,8 @@ def check_filter(expression: str) -> None:
         raise ValueError(f"a filter has at most {MAX_FILTER} characters, not {len(expression)}")
     if not expression:
         return
-    unknown = sorted(set(compiled(expression).variables()) - NAMES)
+    bound = set(MACRO.findall(expression))
+    unknown = sorted(set(compiled(expression).variables()) - NAMES - bound)
     if unknown:
         raise ValueError(
             f"the filter {expression!r} asks for {', '.join(unknown)}; it may ask for "
@@ -57,10 +62,16 @@ def lets_in(expression: str, names: dict[str, Any], *, subscription: str) -> boo
     if not expression:
         return True
     try:
-        return compiled(expression).execute(names) is True
+        program = compiled(expression)
+        answer = program.execute(names)
+        if not isinstance(answer, bool):
+            raise TypeError(f"it is {answer!r:.100} and neither true nor false")
+    except ImproperlyConfigured:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever a filter does, the others are published to
         logger.warning("the filter of subscription %s failed: %s", subscription, error)
         return False
+    return answer
 
 
 def names_of(message: NewMessage, *, now: int) -> dict[str, Any]:

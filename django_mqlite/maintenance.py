@@ -1,9 +1,11 @@
 """What the reaper does to messages, one bounded batch and one transaction at a time."""
 
+import logging
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import IntegrityError, connections, transaction
 
 from . import clock, signals
 from .conf import get_settings
@@ -13,6 +15,8 @@ from .models import Message
 from .store import claim_attempt, deduplicate, prune, reap, receipt, redrive
 from .transactions import write_transaction
 from .types import State
+
+logger = logging.getLogger("django_mqlite")
 
 
 def release_expired(using: str, *, limit: int) -> int:
@@ -48,22 +52,26 @@ def activate_due(using: str, *, limit: int) -> int:
 
 def expire(using: str, *, limit: int) -> int:
     """End at most `limit` messages whose time to live is over: dead letters, or gone."""
-    with write_transaction(using) as connection:
-        now = clock.now_ms()
-        buried, discarded = reap.expire(connection, now=now, limit=limit)
-        if buried:
-            transaction.on_commit(partial(_tell_expired, using, buried), using=using, robust=True)
-        if buried or discarded:
-            transaction.on_commit(partial(ring, using), using=using, robust=True)
-    return len(buried) + discarded
+    bury, discard = reap.expired(connections[using], now=clock.now_ms(), limit=limit)
+    return _sparing(using, bury, _bury) + _sparing(using, discard, _discard)
+
+
+def _bury(connection: Any, ids: Sequence[int]) -> int:
+    buried = reap.bury_expired(connection, ids, now=clock.now_ms())
+    using = connection.alias
+    transaction.on_commit(partial(_tell_expired, using, buried), using=using, robust=True)
+    return len(buried)
+
+
+def _discard(connection: Any, ids: Sequence[int]) -> int:
+    transaction.on_commit(partial(ring, connection.alias), using=connection.alias, robust=True)
+    return reap.discard_expired(connection, ids, now=clock.now_ms())
 
 
 def prune_completed(using: str, *, limit: int) -> int:
     """Delete at most `limit` completed messages that their queue has kept long enough."""
-    if not prune.completed_to_prune(connections[using], now=clock.now_ms()):
-        return 0
-    with write_transaction(using) as connection:
-        return prune.prune_completed(connection, now=clock.now_ms(), limit=limit)
+    ids = prune.completed_to_prune(connections[using], now=clock.now_ms(), limit=limit)
+    return _sparing(using, ids, prune.prune_completed)
 
 
 def prune_dead_letters(using: str, *, limit: int) -> int:
@@ -71,10 +79,26 @@ def prune_dead_letters(using: str, *, limit: int) -> int:
 
     A queue's 0 inherits MQLITE['DLQ_MAX_AGE'], ['DLQ_MAX_COUNT'], ['DLQ_MAX_BYTES'].
     """
-    if not _doomed(connections[using], limit=1):
+    return _sparing(using, _doomed(connections[using], limit=limit), redrive.purge)
+
+
+def _sparing(using: str, ids: Sequence[int], act: Callable[[Any, Sequence[int]], int]) -> int:
+    """Do `act` to these messages; where the database refuses one of them, to the others.
+
+    A foreign key of the application can refer to a message, and one that must stay for its sake
+    must not keep the rest. Halving finds it in few transactions.
+    """
+    if not ids:
         return 0
-    with write_transaction(using) as connection:
-        return redrive.purge(connection, _doomed(connection, limit=limit))
+    try:
+        with write_transaction(using) as connection:
+            return act(connection, ids)
+    except IntegrityError as error:
+        if len(ids) == 1:
+            logger.warning("message #%s stays, the database says: %s", ids[0], error)
+            return 0
+        middle = len(ids) // 2
+        return _sparing(using, ids[:middle], act) + _sparing(using, ids[middle:], act)
 
 
 def _doomed(connection: Any, *, limit: int) -> list[int]:
@@ -140,6 +164,7 @@ def _tell(using: str, released: list[reap.Released], now: int, why: str) -> None
 def _tell_expired(using: str, buried: list[reap.Released]) -> None:
     for message in buried:
         _tell_dead(using, message, "TTLExpired", "its time to live was over")
+    ring(using)
 
 
 def _tell_dead(using: str, message: reap.Released, reason: str, description: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
+from .schema import check_schema
 from .store.transactions import admit
 
 
@@ -14,9 +15,11 @@ def write_transaction(using: str) -> Iterator[Any]:
     """Admitted as the writer from the first line of the block on; all of it happens or nothing.
 
     Yields the connection. Sample the time inside. Within the caller's transaction the block is a
-    savepoint of it, durable with its commit and undone with its rollback.
+    savepoint of it, durable with its commit and undone with its rollback. Raises
+    SchemaVersionMismatch for the tables of a newer release.
     """
     connection = connections[using]
+    check_schema(connection)
     if connection.get_autocommit():
         with _immediate(connection), transaction.atomic(using):
             yield connection

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections, transaction
+from django.db import transaction
 
 from .. import clock
 from ..conf import get_settings, queue_columns, queue_config
@@ -90,7 +90,7 @@ class QueueManager(VerbManager["Queue"]):
 
     def stats(self) -> list[QueueStats]:
         """The depth of every queue by state, by name."""
-        return queues.queue_stats(connections[self.using_alias])
+        return queues.queue_stats(self.connection)
 
 
 def _changes_line(held: tuple[str, bool], ordering_mode: str) -> bool:

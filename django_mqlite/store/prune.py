@@ -1,45 +1,44 @@
 """What is kept for a while goes when the while is over."""
 
+import json
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .statement import Connection, Statement, execute, fetch_all, fetch_one
 
 # Served by mqlite_messages_completed (queue, finished_at) WHERE state = 'completed'.
+COMPLETED_TO_PRUNE = Statement(
+    "completed_to_prune",
+    """
+    SELECT m.id
+      FROM mqlite_queues AS q
+     CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+     WHERE m.state = 'completed' AND m.finished_at <= %(now)s - q.retain_completed_ms
+     LIMIT %(limit)s
+    """,
+)
+
+
+def completed_to_prune(connection: Connection, *, now: int, limit: int) -> list[int]:
+    """The ids of at most `limit` completed messages that have been kept long enough."""
+    return [id for (id,) in fetch_all(connection, COMPLETED_TO_PRUNE, now=now, limit=limit)]
+
+
 PRUNE_COMPLETED = Statement(
     "prune_completed",
     """
     DELETE FROM mqlite_messages
      WHERE id IN (SELECT m.id
-                    FROM mqlite_queues AS q
-                   CROSS JOIN mqlite_messages AS m ON m.queue = q.name
-                   WHERE m.state = 'completed'
-                     AND m.finished_at <= %(now)s - q.retain_completed_ms
-                   LIMIT %(limit)s)
+                    FROM json_each(%(ids)s) AS wanted
+                   CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = wanted.value
+                   WHERE m.state = 'completed')
     """,
 )
 
 
-COMPLETED_TO_PRUNE = Statement(
-    "completed_to_prune",
-    """
-    SELECT EXISTS (SELECT 1
-                     FROM mqlite_queues AS q
-                    CROSS JOIN mqlite_messages AS m ON m.queue = q.name
-                    WHERE m.state = 'completed'
-                      AND m.finished_at <= %(now)s - q.retain_completed_ms)
-    """,
-)
-
-
-def completed_to_prune(connection: Connection, *, now: int) -> bool:
-    """Whether prune_completed() would find something. A read."""
-    row = fetch_one(connection, COMPLETED_TO_PRUNE, now=now)
-    return bool(row and row[0])
-
-
-def prune_completed(connection: Connection, *, now: int, limit: int) -> int:
-    """Delete at most `limit` completed messages that have been kept long enough."""
-    return execute(connection, PRUNE_COMPLETED, now=now, limit=limit)
+def prune_completed(connection: Connection, ids: Sequence[int]) -> int:
+    """Delete these completed messages; how many there were."""
+    return execute(connection, PRUNE_COMPLETED, ids=json.dumps(list(ids)))
 
 
 class Bounds(NamedTuple):

@@ -5,6 +5,7 @@ comes back short, each batch in its own transaction, so that no other writer wai
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .settle import MAX_ERRORS
@@ -151,7 +152,7 @@ def activate_due(connection: Connection, *, now: int, limit: int) -> int:
 EXPIRED = Statement(
     "expired",
     """
-    SELECT m.id, m.queue, m.delivery_count, q.dead_letter_on_expire
+    SELECT m.id, q.dead_letter_on_expire
       FROM mqlite_messages AS m
       JOIN mqlite_queues AS q ON q.name = m.queue
      WHERE m.expires_at > 0 AND m.expires_at <= %(now)s
@@ -160,6 +161,15 @@ EXPIRED = Statement(
     """,
 )
 
+
+def expired(connection: Connection, *, now: int, limit: int) -> tuple[list[int], list[int]]:
+    """At most `limit` messages whose time to live is over: ids to bury, and ids to discard."""
+    rows = fetch_all(connection, EXPIRED, now=now, limit=limit)
+    bury = [id for id, dead_letter in rows if dead_letter]
+    discard = [id for id, dead_letter in rows if not dead_letter]
+    return bury, discard
+
+
 BURY_EXPIRED = Statement(
     "bury_expired",
     """
@@ -167,34 +177,41 @@ BURY_EXPIRED = Statement(
        SET state = 'dead_lettered', blocked = 0, finished_at = %(now)s,
            dead_letter_reason = 'TTLExpired',
            dead_letter_description = 'its time to live was over before it was handled'
-     WHERE id IN (SELECT value FROM json_each(%(ids)s))
+     WHERE id IN (SELECT m.id
+                    FROM json_each(%(ids)s) AS wanted
+                   CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = wanted.value
+                   WHERE m.expires_at > 0 AND m.expires_at <= %(now)s
+                     AND m.state IN ('active', 'deferred', 'scheduled'))
+    RETURNING queue, id, state, delivery_count
     """,
 )
 
+
+def bury_expired(connection: Connection, ids: Sequence[int], *, now: int) -> list[Released]:
+    """Make dead letters of these, as far as their time to live is still over."""
+    rows = fetch_all(connection, BURY_EXPIRED, ids=json.dumps(list(ids)), now=now)
+    return [
+        Released(queue=queue, message_id=id, state=state, delivery_count=deliveries)
+        for queue, id, state, deliveries in rows
+    ]
+
+
 DISCARD_EXPIRED = Statement(
     "discard_expired",
-    "DELETE FROM mqlite_messages WHERE id IN (SELECT value FROM json_each(%(ids)s))",
+    """
+    DELETE FROM mqlite_messages
+     WHERE id IN (SELECT m.id
+                    FROM json_each(%(ids)s) AS wanted
+                   CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = wanted.value
+                   WHERE m.expires_at > 0 AND m.expires_at <= %(now)s
+                     AND m.state IN ('active', 'deferred', 'scheduled'))
+    """,
 )
 
 
-def expire(connection: Connection, *, now: int, limit: int) -> tuple[list[Released], int]:
-    """End at most `limit` messages whose time to live is over, as their queue says.
-
-    Returns the new dead letters, and how many were discarded. For a write transaction.
-    """
-    rows = fetch_all(connection, EXPIRED, now=now, limit=limit)
-    buried = [
-        Released(queue=queue, message_id=id, state="dead_lettered", delivery_count=deliveries)
-        for id, queue, deliveries, dead_letter in rows
-        if dead_letter
-    ]
-    discarded = [id for id, _, _, dead_letter in rows if not dead_letter]
-    if buried:
-        ids = json.dumps([message.message_id for message in buried])
-        execute(connection, BURY_EXPIRED, ids=ids, now=now)
-    if discarded:
-        execute(connection, DISCARD_EXPIRED, ids=json.dumps(discarded))
-    return buried, len(discarded)
+def discard_expired(connection: Connection, ids: Sequence[int], *, now: int) -> int:
+    """Delete these, as far as their time to live is still over; how many there were."""
+    return execute(connection, DISCARD_EXPIRED, ids=json.dumps(list(ids)), now=now)
 
 
 # Two seeks per queue and one for the times to live. A read: an idle reaper takes no write lock.

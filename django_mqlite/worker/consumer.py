@@ -3,7 +3,7 @@
 import logging
 import time
 
-from django.db import Error
+from django.db import Error, IntegrityError
 
 from ..deliveries import Settlement
 from ..exceptions import QueueNotFound
@@ -153,9 +153,13 @@ class Consumer:
         return self._pool.free if quota is None else min(self._pool.free, quota)
 
     def _exchange(self, queues: list[str]) -> None:
-        held, messages = self._messages.exchange(
-            self._unsettled, queues, limit=self._free, worker=self._options.name
-        )
+        try:
+            held, messages = self._messages.exchange(
+                self._unsettled, queues, limit=self._free, worker=self._options.name
+            )
+        except IntegrityError:
+            self._settle_singly()
+            return
         for settlement, kept in zip(self._unsettled, held, strict=True):
             if not kept:
                 _warn_lost(settlement.message)
@@ -166,6 +170,23 @@ class Consumer:
         self.claimed += len(messages)
         for message in messages:
             self._pool.start(message)
+
+    def _settle_singly(self) -> None:
+        """One of them cannot be deleted: a foreign key of the application refers to it.
+
+        It must not keep the others. Its lease runs out, and in the end it is a dead letter.
+        """
+        settlements, self._unsettled = self._unsettled, []
+        for settlement in settlements:
+            try:
+                self._messages.settle(
+                    settlement.message, settlement.outcome, error=settlement.error
+                )
+            except IntegrityError as error:
+                message = settlement.message
+                logger.exception(
+                    "message #%s of %s cannot be settled: %s", message.pk, message.queue, error
+                )
 
     def _give_back_running(self) -> None:
         """Their time is over, and nobody will wait for them here: claimable by others at once."""

@@ -8,7 +8,8 @@ from django.db import connection
 
 from django_mqlite import Draft, enqueue_many, maintenance
 from django_mqlite.models import DeadLetter, Message
-from django_mqlite.worker.sweeps import run_all
+from django_mqlite.worker import sweeps
+from django_mqlite.worker.reaper import Reaper
 from tests.support.verbs import claim_ids, state_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.rule("10.3")]
@@ -63,9 +64,36 @@ def test_a_message_that_another_table_refers_to_stays_and_the_others_go(
     messages = make(make_queue, clock)
     refer_to(messages[2])
 
-    run_all("default")
+    sweeps.run_all("default")
 
     assert [m.pk for m in Message.objects.all()] == [messages[2].pk]
+
+
+@pytest.mark.parametrize("make", [completed, dead, expired])
+def test_a_whole_batch_of_such_messages_does_not_hide_the_others(
+    clock, make_queue, refer_to, make, monkeypatch
+):
+    monkeypatch.setattr(sweeps, "BATCH", 2)
+    messages = make(make_queue, clock)
+    for message in messages[:2]:
+        refer_to(message)
+
+    for _ in range(5):
+        sweeps.run_all("default")
+
+    assert [m.pk for m in Message.objects.all()] == [message.pk for message in messages[:2]]
+
+
+def test_a_message_that_must_stay_does_not_keep_the_reaper_from_resting(
+    clock, make_queue, refer_to
+):
+    messages = expired(make_queue, clock)
+    refer_to(messages[2])
+    reaper = Reaper("default")
+
+    rests = [reaper.poll() for _ in range(5)]
+
+    assert min(rests[-2:]) > 0
 
 
 def test_a_message_whose_queue_was_deleted_behind_our_back_stops_no_sweep(clock, make_queue):

@@ -1,5 +1,6 @@
 """3 Settle."""
 
+from copy import copy
 from datetime import timedelta
 
 import pytest
@@ -235,3 +236,24 @@ def test_a_batch_of_completions_reports_each_and_never_fails_as_a_whole(clock, q
 
     assert Message.objects.complete_many([first, second, third]) == [True, False, True]
     assert committed_messages() == [second.pk]
+
+
+@pytest.mark.rule("3.6")
+@pytest.mark.rule("3.8")
+@pytest.mark.parametrize("verb", ["renew_many", "complete_many"])
+def test_a_token_never_vouches_for_another_message_not_even_beside_its_own(
+    clock, queue, make_queue, verb
+):
+    make_queue("other")
+    for _ in range(2):
+        enqueue("jobs", None)
+    first, second = Message.objects.claim("jobs", limit=2)
+    moved, stranger = copy(first), copy(second)
+    moved.queue = "other"
+    stranger.lock_token = first.lock_token
+    before = row_of(second)
+
+    held = getattr(Message.objects, verb)([stranger, moved, first, stranger, moved])
+
+    assert held == [False, False, True, False, False]
+    assert row_of(second) == before

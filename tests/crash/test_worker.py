@@ -14,18 +14,14 @@ ROUNDS = int(os.environ.get("MQLITE_TEST_CRASH_ROUNDS", "6"))
 """Kills per test; `make crash` asks for more."""
 
 SHORT = 0.5
-"""Seconds of a lease that is to run out."""
-
-LONG = 30
-"""Seconds of one that must not, however busy the machine."""
+"""Seconds of a lease that is to run out by itself; any other does when the test says so."""
 
 
 @pytest.fixture
 def busy(database):
     """A worker in the first delivery of a message, whose handler waits for the file `go-on`."""
 
-    def start(*arguments, lease=SHORT, **data):
-        database.queue("jobs", lock_duration=lease)
+    def start(*arguments, **data):
         steps = {"started": database.file("started"), "wait_for": database.file("go-on")}
         message = database.enqueue("jobs", {**steps, **data})
         worker = database.start(*arguments)
@@ -53,8 +49,8 @@ def stop(worker) -> None:
 def test_a_message_whose_worker_is_killed_is_handled_by_another_once_more(database, busy, go_on):
     worker, message = busy()
     worker.kill()
-    database.queue("jobs", lock_duration=LONG)
     assert database.state(message) == "locked"
+    database.expire_leases()
     go_on()
 
     other = database.start()
@@ -70,7 +66,7 @@ def test_a_message_whose_worker_is_killed_is_handled_by_another_once_more(databa
 def test_the_killed_delivery_is_remembered_among_the_errors(database, busy, go_on):
     worker, message = busy(reject=["Broken", "no hope"])
     worker.kill()
-    database.queue("jobs", lock_duration=LONG)
+    database.expire_leases()
     go_on()
 
     assert database.start("--max-messages=1").ended_well()
@@ -82,7 +78,7 @@ def test_the_killed_delivery_is_remembered_among_the_errors(database, busy, go_o
 
 
 def test_a_live_lease_is_not_touched_by_a_worker_that_starts(database, busy):
-    _, message = busy(lease=LONG)
+    _, message = busy()
     lease = database.row(message)["lock_token"]
 
     other = database.start().wait_ready()
@@ -112,7 +108,8 @@ def test_a_message_that_kills_every_worker_ends_in_the_dead_letters(database):
 def test_a_worker_that_is_stopped_longer_than_its_lease_cannot_settle(database, busy, go_on):
     stopped, message = busy("--threads=1", quiet=True)
     database.freeze(stopped)
-    database.queue("jobs", lock_duration=LONG, retain_completed=3_600)
+    database.expire_leases()
+    database.queue("jobs", retain_completed=3_600)
     go_on()
     other = database.start("--max-messages=1")
     assert other.ended_well()
@@ -131,9 +128,11 @@ def test_a_worker_that_is_stopped_longer_than_its_lease_cannot_settle(database, 
 def test_a_worker_that_wakes_up_while_another_runs_its_message_keeps_its_hands_off(
     database, busy, go_on
 ):
+    database.queue("jobs", lock_duration=SHORT)  # so that it soon wants to renew
     stopped, message = busy("--threads=1", "--no-reaper")
     database.freeze(stopped)
-    database.queue("jobs", lock_duration=LONG)
+    database.expire_leases()
+    database.queue("jobs")
     other = database.start("--threads=1")
     wait_until(database.beside.joinpath("started.2").exists, "the second delivery")
     lease = database.row(message)["lock_token"]
@@ -151,11 +150,10 @@ def test_a_worker_that_wakes_up_while_another_runs_its_message_keeps_its_hands_o
 
 
 def test_a_handler_that_holds_the_interpreter_costs_at_worst_a_second_delivery(database):
-    database.queue("jobs", lock_duration=SHORT)
-    message = database.enqueue("jobs", {"started": database.file("started"), "hog": 3 * SHORT})
+    message = database.enqueue("jobs", {"started": database.file("started"), "hog": 1})
     worker = database.start("--threads=2")
     wait_until(database.beside.joinpath("started.1").exists, "the handler to start")
-    database.queue("jobs", lock_duration=LONG)
+    database.expire_leases()
 
     wait_empty(database)
 
@@ -178,9 +176,9 @@ def produce(database, chance) -> list[int]:
 
 
 def test_kills_at_random_instants_lose_nothing_and_double_no_atomic_effect(database):
-    bound = ROUNDS + 5
+    bound = ROUNDS + 1
     for queue in ("jobs", "atomic"):
-        database.queue(queue, lock_duration=SHORT, max_delivery_count=bound, backoff_base=0)
+        database.queue(queue, max_delivery_count=bound)
     chance = random.Random()
     ids = []
 
@@ -189,6 +187,7 @@ def test_kills_at_random_instants_lose_nothing_and_double_no_atomic_effect(datab
         ids += produce(database, chance)
         worker.kill()
         assert database.is_sound()
+        database.expire_leases()
     last = database.start("--queues=jobs,atomic")
     wait_empty(database)
 

@@ -3,11 +3,20 @@
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from django_mqlite.models import Message, Queue
 from tests.model.sending import Sending
-from tests.model.strategies import any_queue, attempts, limits, locks, queues, some_places
+from tests.model.strategies import (
+    any_queue,
+    attempts,
+    earlies,
+    limits,
+    locks,
+    moments,
+    queues,
+    some_places,
+)
 from tests.model.values import New
 from tests.model.world import seconds
 
@@ -40,10 +49,33 @@ class Claiming(Sending):
         )
         self.end_all()
 
+    @rule(priorities=st.lists(st.integers(-1, 2), min_size=2, max_size=4), leased=st.booleans())
+    def claim_the_most_urgent(self, priorities: Sequence[int], leased: bool) -> None:
+        self.enqueue_many("loose", [New(priority=each, body=b"urgent") for each in priorities])
+        if leased:
+            self.claim("loose", 1, None, None)
+        else:
+            self.claim_and_delete("loose", 1)
+
     @rule(lock=locks)
     def claim_everywhere(self, lock: int | None) -> None:
         for queue in self.model.queues:
             self.claim(queue, 2, lock, None)
+
+    @precondition(lambda self: self.model.attempts)
+    @rule(when=moments, early=earlies)
+    def claim_again(self, when: str, early: int) -> None:
+        """The same attempt: while it is remembered, what is left of the same leases."""
+        (queue, attempt), (leases, forgotten_at) = list(self.model.attempts.items())[-1]
+        records = [record for lease in leases if (record := self.model.held(lease))]
+        if when == "forgotten":
+            self.clock.ms = max(self.clock.ms, forgotten_at - early)
+        elif when != "at once" and records:
+            self.clock.ms = max(record.locked_until for record in records) - early
+        if when == "claimed again":
+            self.reap()
+            self.claim(queue, 4, None, None)
+        self.claim(queue, 2, None, attempt)
 
     @rule(queue=queues, at=some_places, lock=locks, paused=st.sampled_from([False, False, True]))
     def claim_deferred(self, queue: str, at: Sequence[int], lock: int | None, paused: bool) -> None:

@@ -7,7 +7,15 @@ from hypothesis.stateful import rule
 
 from django_mqlite.models import DeadLetter, Message
 from tests.model.settling import Settling
-from tests.model.strategies import MODES, any_queue, places, queues, selections, some_places
+from tests.model.strategies import (
+    MODES,
+    any_queue,
+    places,
+    queues,
+    requests,
+    selections,
+    some_places,
+)
 from tests.model.world import seconds
 
 
@@ -28,6 +36,16 @@ class DeadLetters(Settling):
             lambda: DeadLetter.objects.redrive(ids, into=into),
             lambda: self.redriven(self.model.redrive(ids, into=into)),
         )
+
+    @rule(queue=st.sampled_from(["groups", "strict"]), head=st.one_of(st.none(), requests))
+    def redrive_into_a_busy_line(self, queue: str, head: tuple | None) -> None:
+        """The first of a line returns while a later one is its head."""
+        self.enqueue_a_line(queue, 3)
+        for request in (("reject", "R", ""), head):
+            self.claim(queue, 1, None, None)
+            if request and self.world.live(queue):
+                self.world.settle(self.world.live(queue)[-1], request)
+        self.redrive(queue, [0, 1], None)
 
     @rule(queue=queues, rate=st.sampled_from([None, None, 1, 0.1]))
     def redrive_all(self, queue: str, rate: float | None) -> None:

@@ -5,9 +5,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from django_mqlite.models import Queue, Subscription
+from django_mqlite.worker.sweeps import run_all
 from tests.model.reference import Reference
 from tests.model.strategies import MODES, SUBSCRIPTIONS, TOPICS, options
 from tests.model.values import Options
@@ -36,7 +37,7 @@ def queue_options(options: Options) -> dict[str, Any]:
 
 
 class Machine(RuleBasedStateMachine):
-    """Starts each example with empty tables, and compares after each step."""
+    """Starts each example with empty tables, compares after each step, and cleans up."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__()
@@ -65,6 +66,15 @@ class Machine(RuleBasedStateMachine):
             for name, filter in filters.items():
                 given = queue_options(self.model.queues[name])
                 Subscription.objects.subscribe(topic, name, filter=filter, **given)
+
+    @rule()
+    def reap(self) -> None:
+        self.both(lambda: run_all("default") and None, self.model.reap)
+
+    @rule()
+    def lease_out_and_reap(self) -> None:
+        self.clock.ms += 60_000
+        self.reap()
 
     def teardown(self) -> None:
         self.end_all()

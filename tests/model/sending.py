@@ -9,7 +9,7 @@ from hypothesis.stateful import precondition, rule
 from django_mqlite import Draft
 from django_mqlite.models import Message
 from tests.model.machine import Machine
-from tests.model.strategies import any_queue, bodies, limits, news
+from tests.model.strategies import any_queue, bodies, earlies, limits, news
 from tests.model.values import New
 from tests.model.world import options_of, stored
 
@@ -53,7 +53,7 @@ class Sending(Machine):
         self.both(real, expected)
 
     @precondition(lambda self: self.model.seen)
-    @rule(early=st.sampled_from([0, 0, 1]), bodies=st.lists(bodies, min_size=2, max_size=3))
+    @rule(early=earlies, bodies=st.lists(bodies, min_size=2, max_size=3))
     def enqueue_when_the_window_ends(self, early: int, bodies: Sequence[bytes]) -> None:
         """The key of one that was seen, with its own and with other bodies."""
         (queue, kind, key), (_, _, forgotten_at) = list(self.model.seen.items())[-1]

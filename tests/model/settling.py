@@ -10,7 +10,16 @@ from django_mqlite.deliveries import Settlement
 from django_mqlite.models import Message
 from django_mqlite.types import Abandonment, Completion, Deferral, Rejection
 from tests.model.claiming import Claiming
-from tests.model.strategies import limits, locks, parts, places, queues, requests, some_places
+from tests.model.strategies import (
+    earlies,
+    limits,
+    locks,
+    parts,
+    places,
+    queues,
+    requests,
+    some_places,
+)
 from tests.model.world import seconds
 
 
@@ -43,7 +52,7 @@ class Settling(Claiming):
     def complete(self, queue: str) -> None:
         self.settle(queue, 0, ("complete",))
 
-    @rule(queue=queues, request=requests, early=st.sampled_from([0, 0, 1]))
+    @rule(queue=queues, request=requests, early=earlies)
     def settle_at_the_deadline(self, queue: str, request: tuple, early: int) -> None:
         """At the very millisecond it is over."""
         self.provide(queue, "locked")
@@ -55,7 +64,7 @@ class Settling(Claiming):
             self.world.settle(message, request)
 
     @precondition(lambda self: self.world.requests)
-    @rule(early=st.sampled_from([0, 0, 1]))
+    @rule(early=earlies)
     def settle_again_when_the_receipt_ends(self, early: int) -> None:
         message, request = self.world.requests[-1]
         receipt = self.model.receipts.get(message.lease)

@@ -63,3 +63,6 @@ attempts = st.sampled_from([None, None, "x", "y"])
 parts = st.sampled_from(["lock_token", "queue", "pk"])
 selections = st.tuples(few, ages, st.sampled_from([None, None, 2]))
 """Limit, age, and a rate; or whether everything is meant."""
+earlies = st.sampled_from([0, 0, 1])
+"""Milliseconds before the moment at which something ends."""
+moments = st.sampled_from(["at once", "lease over", "claimed again", "forgotten"])

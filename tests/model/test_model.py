@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
 from django_mqlite.models import DeadLetter, Queue
-from django_mqlite.worker.sweeps import run_all
 from tests.model.dead_letters import DeadLetters
 from tests.model.strategies import lengths, places, queues
 
@@ -22,7 +21,7 @@ def at_least(examples: int) -> settings:
 
 
 class QueueMachine(DeadLetters):
-    """Every verb, and what happens around it: time, the reaper, transactions, a look."""
+    """Every verb, and what happens around it: time, transactions, a look."""
 
     @rule(queue=queues)
     def look(self, queue: str) -> None:
@@ -49,15 +48,6 @@ class QueueMachine(DeadLetters):
         times = [at for at in self.model.deadlines() if at > self.clock.ms]
         if times:
             self.clock.ms = times[place % len(times)] + off
-
-    @rule()
-    def reap(self) -> None:
-        self.both(lambda: run_all("default") and None, self.model.reap)
-
-    @rule()
-    def lease_out_and_reap(self) -> None:
-        self.clock.ms += 60_000
-        self.reap()
 
     # Transactions of the caller
 

@@ -20,6 +20,7 @@ import psutil
 import pytest
 from django.db import connections
 
+from django_mqlite import clock
 from django_mqlite.models import DeadLetter, Message, Queue
 from tests.support.source import ROOT
 from tests.support.waiting import PATIENCE, wait_until
@@ -119,6 +120,14 @@ class WorkerDatabase:
 
     def claim(self, queue: str, **options: Any) -> list[Message]:
         return Message.objects.db_manager(ALIAS).claim(queue, **options)
+
+    def expire_leases(self) -> None:
+        """As if they had run out by now; nothing has to wait for them."""
+        with self.other_program() as other:
+            other.execute(
+                "UPDATE mqlite_messages SET locked_until = ? WHERE state = 'locked'",
+                [clock.now_ms()],
+            )
 
     def row(self, message: Message) -> dict[str, Any] | None:
         """The message's columns as Python values, None if it is gone."""

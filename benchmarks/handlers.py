@@ -1,0 +1,38 @@
+"""Handlers of the workers that are measured."""
+
+import time
+
+from django_mqlite import handler
+from django_mqlite.models import Message, Queue
+
+
+@handler("noop")
+def do_nothing(message: Message) -> None:
+    """For the rates."""
+
+
+@handler("stamp")
+def stamp(message: Message) -> None:
+    """Say on standard output when the handler began."""
+    print(f"{message.pk} {time.time_ns()}", flush=True)
+
+
+@handler("reads")
+def read(message: Message) -> None:
+    Queue.objects.get(name=message.queue)
+
+
+@handler("writes", atomic=True)
+def write(message: Message) -> None:
+    Queue.objects.filter(name=message.queue).update(updated_at=message.enqueued_at)
+
+
+@handler("fails-once")
+def fail_once(message: Message) -> None:
+    if message.delivery_count == 1:
+        raise RuntimeError("the first delivery fails")
+
+
+@handler("coroutines")
+async def read_in_a_loop(message: Message) -> None:
+    await Queue.objects.aget(name=message.queue)

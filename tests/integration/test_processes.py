@@ -1,0 +1,311 @@
+"""`runworker --processes`: children that work, die, are replaced, recycled and stopped."""
+
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.unruly_app import UNRULY
+from tests.support.waiting import wait_until
+
+TWO = ("--processes=2", "--threads=1")
+LONG = 60
+"""Seconds of a lease that does not run out in a test."""
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "killpg"), reason="NOT TESTED: groups of processes are POSIX"
+)
+
+
+class Processes:
+    """A supervisor in a group of its own, its children, and how to wait for them."""
+
+    def __init__(self, database, *arguments, **options):
+        self.database = database
+        self.worker = database.start(*TWO, *arguments, **options)
+        self.supervisor = psutil.Process(self.worker.pid)
+
+    @property
+    def children(self) -> list[psutil.Process]:
+        """The processes that work; not the one in which multiprocessing tracks resources."""
+        found = self.supervisor.children()
+        return [child for child in found if "spawn_main" in " ".join(child.cmdline())]
+
+    def wait_ready(self, count=2):
+        said = lambda: self.worker.output.count(" serves ") >= count  # noqa: E731
+        wait_until(lambda: said() or self.worker.popen.poll() is not None, "the children to serve")
+        assert said(), self.worker.output
+        return self
+
+
+def wait_all_gone(processes) -> None:
+    wait_until(lambda: not any(process.is_running() for process in processes), "them to be gone")
+
+
+def pid_in(path: Path) -> int:
+    return int(path.read_text())
+
+
+@pytest.fixture
+def start(database):
+    """A supervisor; in the end whatever is left of its children is killed."""
+    started = []
+
+    def start(*arguments, **options):
+        processes = Processes(database, *arguments, **options)
+        started.append(processes)
+        return processes
+
+    yield start
+    for processes in started:
+        if processes.worker.popen.poll() is None:
+            children = processes.supervisor.children()
+            processes.worker.kill()
+            for child in children:
+                child.kill()
+
+
+@pytest.fixture
+def busy(database, start):
+    """Both children in a handler that waits for the file `go-on`."""
+
+    def busy(*arguments, lease=LONG, **options):
+        database.queue("jobs", lock_duration=lease)
+        messages = []
+        for number in range(2):
+            started = database.file(f"started-{number}")
+            steps = {"started": started, "wait_for": database.file("go-on")}
+            messages.append(database.enqueue("jobs", steps))
+        processes = start(*arguments, **options)
+        files = [database.beside / f"started-{number}.1" for number in range(2)]
+        wait_until(lambda: all(file.exists() for file in files), "both handlers to start")
+        pids = wait_until(lambda: all(f.read_text() for f in files) and [*map(pid_in, files)], "it")
+        assert len(set(pids)) == 2
+        return processes, dict(zip(pids, messages, strict=True))
+
+    return busy
+
+
+@pytest.fixture
+def go_on(database):
+    return database.beside.joinpath("go-on").touch
+
+
+def states(database, held) -> set[str]:
+    return {database.state(message) for message in held.values()}
+
+
+# Work and replacement
+
+
+def test_a_child_that_is_killed_is_replaced_and_its_message_released_at_once(database, busy, go_on):
+    processes, held = busy()
+    victim, message = next(iter(held.items()))
+    killed_at = time.time()
+
+    os.kill(victim, signal.SIGKILL)
+    again = database.beside / f"started-{list(held).index(victim)}.2"
+    wait_until(again.exists, "the second delivery", seconds=LONG / 2)
+
+    assert time.time() - killed_at < LONG / 2
+    row = database.row(message)
+    assert row["delivery_count"] == 2
+    assert f":{victim}:" not in row["locked_by"]
+    assert "exit code -9" in row["errors"][0]["message"]
+    go_on()
+    wait_until(lambda: states(database, held) == {"gone"}, "both to be completed")
+    wait_until(lambda: len(processes.children) == 2, "the replacement")
+    processes.worker.terminate()
+    assert processes.worker.ended_well()
+    assert "has ended with exit code -9" in processes.worker.output
+    assert database.scalar("SELECT count(*) FROM mqlite_meta WHERE key LIKE 'worker:%'") == 0
+
+
+def test_children_that_die_at_once_are_given_up_after_growing_rests(database):
+    constants = {"LONGEST_REST": 0.01, "GIVE_UP_AFTER": 3}
+    worker = database.start(
+        *TWO,
+        "--queues=jobs",
+        launcher=("-m", "tests.support.hasty"),
+        MQLITE_TEST_SUPERVISOR=json.dumps(constants),
+        MQLITE_TEST_DIE_YOUNG="1",
+        **UNRULY,
+    )
+
+    assert worker.exit_code() == 1
+
+    assert worker.output.count("has ended with exit code 7") in (3, 4)
+    assert "Traceback" not in worker.output
+
+
+def test_a_child_is_recycled_after_so_many_messages(database, start):
+    database.enqueue_many("jobs", 10)
+
+    processes = start("--max-messages=2")
+    wait_until(lambda: database.left() == 0, "every message to be handled")
+
+    by = [worker for _, _, worker in database.effects()]
+    assert len(by) == 10
+    assert max(by.count(worker) for worker in by) <= 2
+    assert len(set(by)) >= 5
+    processes.worker.terminate()
+    assert processes.worker.ended_well()
+
+
+def test_a_job_that_kills_its_child_ends_in_the_dead_letters(database, start):
+    database.queue("jobs", lock_duration=LONG, max_delivery_count=2, backoff_base=0)
+    message = database.enqueue("jobs", {"kill": True})
+
+    processes = start()
+    wait_until(database.dead_letters, "the dead letter")
+
+    (dead,) = database.dead_letters()
+    assert (dead.pk, dead.dead_letter_reason) == (message.pk, "MaxDeliveryCountExceeded")
+    assert [error["delivery"] for error in dead.errors] == [1, 2]
+    assert [delivery for _, delivery, _ in database.effects()] == [1, 2]
+    after = database.enqueue("jobs")
+    wait_until(lambda: database.state(after) == "gone", "the worker to go on")
+    processes.worker.terminate()
+    assert processes.worker.ended_well()
+
+
+# Stopping
+
+
+def test_terminated_with_its_whole_group_it_still_drains(database, busy, go_on):
+    """As systemd does it with KillMode=control-group: each child gets the signal as well."""
+    processes, held = busy(launcher=OWN_GROUP)
+    children = processes.children
+
+    os.killpg(processes.worker.pid, signal.SIGTERM)
+    wait_until(lambda: processes.worker.output.count("no more claims") == 2, "both to drain")
+    assert states(database, held) == {"locked"}
+    go_on()
+
+    assert processes.worker.ended_well()
+    assert states(database, held) == {"gone"}
+    assert len(database.effects()) == 2
+    wait_all_gone(children)
+
+
+def test_interrupted_at_the_keyboard_it_drains(database, busy, go_on):
+    processes, held = busy(launcher=OWN_GROUP)
+
+    os.killpg(processes.worker.pid, signal.SIGINT)
+    wait_until(lambda: processes.worker.output.count("no more claims") == 2, "both to drain")
+    go_on()
+
+    assert processes.worker.ended_well()
+    assert states(database, held) == {"gone"}
+
+
+def test_a_second_signal_leaves_at_once_and_takes_the_children_along(database, busy):
+    processes, held = busy()
+    children = processes.children
+    processes.worker.terminate()
+    wait_until(lambda: processes.worker.output.count("no more claims") == 2, "both to drain")
+
+    processes.worker.terminate()
+
+    assert processes.worker.exit_code() == 128 + signal.SIGTERM
+    wait_all_gone(children)
+    assert states(database, held) == {"locked"}
+
+
+def test_children_of_a_killed_supervisor_drain_and_end(database, busy, go_on):
+    processes, held = busy()
+    children = processes.children
+    waiting = database.enqueue("jobs")
+
+    processes.worker.kill()
+    wait_until(lambda: processes.worker.output.count("no more claims") == 2, "both to drain")
+    go_on()
+
+    wait_all_gone(children)
+    assert states(database, held) == {"gone"}
+    assert len(database.effects()) == 2
+    assert database.row(waiting)["delivery_count"] == 0
+
+
+def test_a_burst_ends_when_nothing_is_left_to_claim(database, start):
+    ids = database.enqueue_many("jobs", 20)
+
+    assert start("--burst").worker.ended_well()
+
+    assert sorted(database.handled()) == ids
+
+
+# Handlers that hold the interpreter or never end
+
+
+@pytest.fixture(scope="module")
+def length() -> int:
+    """How many letters keep the engine of `re` busy for a few seconds here."""
+    for length in range(18, 40):
+        began = time.perf_counter()
+        re.match(r"(a+)+$", "a" * length + "b")
+        spent = time.perf_counter() - began
+        if spent > 0.2:
+            return length + 4  # each letter doubles it
+    raise AssertionError("the engine has become too good for this test")
+
+
+def start_regex(database, length, lease) -> tuple[dict, int]:
+    database.queue("regex", lock_duration=lease)
+    message = database.enqueue("regex", {"started": database.file("started"), "length": length})
+    return message
+
+
+def test_a_handler_that_holds_the_interpreter_for_leases_is_run_once_by_processes(
+    database, start, length
+):
+    lease = 1.0
+    message = start_regex(database, length, lease)
+    processes = start("--queues=regex", **UNRULY)
+    began = database.beside / "started.1"
+    wait_until(began.exists, "the handler to start")
+    started_at = time.monotonic()
+
+    wait_until(lambda: database.state(message) == "gone", "the completion")
+
+    assert time.monotonic() - started_at > 2 * lease
+    assert [delivery for _, delivery, _ in database.effects()] == [1]
+    processes.worker.terminate()
+    assert processes.worker.ended_well()
+
+
+def test_a_child_beyond_max_runtime_is_killed_and_its_message_comes_again(database, start):
+    database.queue("limited", lock_duration=LONG)
+    steps = {"started": database.file("started"), "told": database.file("told")}
+    message = database.enqueue("limited", steps)
+
+    processes = start("--queues=limited", **UNRULY)
+    wait_until(lambda: database.state(message) == "gone", "the second delivery", seconds=LONG / 2)
+
+    assert database.beside.joinpath("started.2").exists()
+    assert "beyond its max_runtime" in processes.worker.output
+    processes.worker.terminate()
+    assert processes.worker.ended_well()
+
+
+def test_a_thread_beyond_max_runtime_is_told_and_its_process_ends_for_a_new_one(database):
+    database.queue("limited", lock_duration=LONG)
+    steps = {"started": database.file("started"), "told": database.file("told")}
+    message = database.enqueue("limited", steps)
+
+    worker = database.start("--queues=limited", "--shutdown-timeout=0.5", **UNRULY)
+
+    assert worker.exit_code() == 1
+    assert database.beside.joinpath("told").exists()
+    assert "is stuck" in worker.output
+    assert "Traceback" not in worker.output
+    (again,) = database.claim("limited")
+    assert (again.pk, again.delivery_count) == (message.pk, 2)
+
+
+OWN_GROUP = ("-m", "tests.support.own_group")

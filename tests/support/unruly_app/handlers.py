@@ -1,0 +1,82 @@
+"""Handlers that hold the interpreter, never end, or are killed; told what to do by the message."""
+
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from django_mqlite import handler
+from django_mqlite.models import Message
+from tests.support.worker_app.models import Effect
+
+logger = logging.getLogger("shop")
+
+MAX_RUNTIME = 0.5
+
+if "MQLITE_TEST_DIE_YOUNG" in os.environ and multiprocessing.parent_process() is not None:
+    os._exit(7)
+
+
+def begin(message: Message) -> dict[str, Any]:
+    steps: dict[str, Any] = message.data
+    Path(f"{steps['started']}.{message.delivery_count}").write_text(str(os.getpid()))
+    return steps
+
+
+@handler("regex")
+def match_slowly(message: Message) -> None:
+    """The engine of `re` keeps the interpreter's lock until it has tried everything."""
+    steps = begin(message)
+    re.match(r"(a+)+$", "a" * steps["length"] + "b")
+    Effect.objects.create(
+        message=message.pk,
+        queue=message.queue,
+        delivery_count=message.delivery_count,
+        worker=message.locked_by,
+    )
+
+
+@handler("limited", max_runtime=MAX_RUNTIME)
+def work_too_long(message: Message) -> None:
+    """The first delivery: until it is told that its lease is lost, and on."""
+    steps = begin(message)
+    if message.delivery_count > 1:
+        return
+    deadline = time.monotonic() + 60
+    while not message.lease.lost and time.monotonic() < deadline:
+        time.sleep(0.01)
+    Path(steps["told"]).touch()
+    time.sleep(60)
+
+
+@handler("limited-async", max_runtime=MAX_RUNTIME)
+async def wait_too_long(message: Message) -> None:
+    begin(message)
+    if message.delivery_count == 1:
+        await asyncio.sleep(60)
+
+
+@handler("waits")
+async def wait_in_the_loop(message: Message) -> None:
+    steps = begin(message)
+    async with asyncio.timeout(60):
+        while not Path(steps["wait_for"]).exists():
+            await asyncio.sleep(0.01)
+
+
+@handler("says")
+def say(message: Message) -> None:
+    logger.info("handled")
+
+
+@handler("says-async")
+async def say_in_the_loop(message: Message) -> None:
+    await asyncio.sleep(0.01)
+    logger.info("handled")
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), 0.01)
