@@ -53,7 +53,7 @@ def activate_due(using: str, *, limit: int) -> int:
 def expire(using: str, *, limit: int) -> int:
     """End at most `limit` messages whose time to live is over: dead letters, or gone."""
     bury, discard = reap.expired(connections[using], now=clock.now_ms(), limit=limit)
-    return _sparing(using, bury, _bury) + _sparing(using, discard, _discard)
+    return _sparing(using, bury, _bury, _bury) + _sparing(using, discard, _discard, _bury)
 
 
 def _bury(connection: Any, ids: Sequence[int]) -> int:
@@ -71,7 +71,7 @@ def _discard(connection: Any, ids: Sequence[int]) -> int:
 def prune_completed(using: str, *, limit: int) -> int:
     """Delete at most `limit` completed messages that their queue has kept long enough."""
     ids = prune.completed_to_prune(connections[using], now=clock.now_ms(), limit=limit)
-    return _sparing(using, ids, prune.prune_completed)
+    return _sparing(using, ids, prune.prune_completed, _keep_longer)
 
 
 def prune_dead_letters(using: str, *, limit: int) -> int:
@@ -79,14 +79,24 @@ def prune_dead_letters(using: str, *, limit: int) -> int:
 
     A queue's 0 inherits MQLITE['DLQ_MAX_AGE'], ['DLQ_MAX_COUNT'], ['DLQ_MAX_BYTES'].
     """
-    return _sparing(using, _doomed(connections[using], limit=limit), redrive.purge)
+    doomed = _doomed(connections[using], limit=limit)
+    return _sparing(using, doomed, redrive.purge, _keep_longer)
 
 
-def _sparing(using: str, ids: Sequence[int], act: Callable[[Any, Sequence[int]], int]) -> int:
-    """Do `act` to these messages; where the database refuses one of them, to the others.
+def _keep_longer(connection: Any, ids: Sequence[int]) -> int:
+    for id in ids:
+        prune.keep_longer(connection, id, now=clock.now_ms())
+    return 0
+
+
+Act = Callable[[Any, Sequence[int]], int]
+
+
+def _sparing(using: str, ids: Sequence[int], act: Act, spare: Act) -> int:
+    """Do `act` to these messages; where the database refuses one of them, `spare` it; how many.
 
     A foreign key of the application can refer to a message, and one that must stay for its sake
-    must not keep the rest. Halving finds it in few transactions.
+    must neither keep the rest nor come up again at once. Halving finds it in few transactions.
     """
     if not ids:
         return 0
@@ -94,11 +104,14 @@ def _sparing(using: str, ids: Sequence[int], act: Callable[[Any, Sequence[int]],
         with write_transaction(using) as connection:
             return act(connection, ids)
     except IntegrityError as error:
-        if len(ids) == 1:
-            logger.warning("message #%s stays, the database says: %s", ids[0], error)
-            return 0
-        middle = len(ids) // 2
-        return _sparing(using, ids[:middle], act) + _sparing(using, ids[middle:], act)
+        if len(ids) > 1:
+            middle = len(ids) // 2
+            first = _sparing(using, ids[:middle], act, spare)
+            return first + _sparing(using, ids[middle:], act, spare)
+        logger.warning("message #%s stays, the database says: %s", ids[0], error)
+        with write_transaction(using) as connection:
+            spare(connection, ids)
+        return 0
 
 
 def _doomed(connection: Any, *, limit: int) -> list[int]:

@@ -119,6 +119,9 @@ class Message(models.Model):
     def __str__(self) -> str:
         return f"#{self.pk} of {self.queue}"
 
+    claimed_token: str | None = None
+    """The lock token this instance was claimed with; one that was only read holds no lease."""
+
     lease_lost = False
     """Set by the worker's lease keeper; read it as `message.lease.lost`."""
 
@@ -132,16 +135,17 @@ class Message(models.Model):
 
     @property
     def lease(self) -> Lease | None:
-        """The lease this instance was claimed under; a long handler looks at its `lost` at times.
+        """The lease this instance was claimed under; None for one that was only read.
 
-        Once it is lost nothing this handler does to the message will count.
+        A long handler looks at its `lost` at times: from then on nothing that it does to the
+        message will count.
         """
-        if self.lock_token is None:
+        if self.claimed_token is None:
             return None
         return Lease(
             queue=self.queue,
             message_id=self.pk,
-            lock_token=self.lock_token,
+            lock_token=self.claimed_token,
             lost=self.lease_lost,
         )
 

@@ -1,5 +1,6 @@
 """Whose transaction a verb runs in: one of ours, or a part of the caller's."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -37,6 +38,24 @@ def _immediate(connection: Any) -> Iterator[None]:
         yield
     finally:
         connection.transaction_mode = mode
+
+
+LONGEST_GAP = 0.05
+"""Seconds."""
+
+
+@contextmanager
+def one_of_many(using: str) -> Iterator[None]:
+    """A batch in a row of batches: afterwards rest as long as it took, so that others get in.
+
+    SQLite's waiting writers sleep between their tries, up to 0.1 s, and find the lock free only by
+    luck: between batches that follow at once hardly ever. Inside the caller's transaction a rest
+    would help nobody.
+    """
+    started = time.monotonic()
+    yield
+    if connections[using].get_autocommit():
+        time.sleep(min(time.monotonic() - started, LONGEST_GAP))
 
 
 def in_callers_transaction(using: str) -> bool:

@@ -12,7 +12,7 @@ from ..exceptions import TransactionRefused
 from ..store.claim import claim_and_delete, claim_deferred, claimable_queues
 from ..transactions import in_callers_transaction, write_transaction
 from .base import VerbManager, lock_ms, must_exist, positive
-from .rows import from_rows
+from .rows import from_claimed_rows, from_rows
 
 if TYPE_CHECKING:
     from ..models import Message
@@ -47,7 +47,7 @@ class ClaimVerbs(VerbManager["Message"]):
         )
         with self._claiming() as connection:
             rows = claim_rows(connection, queue, wanted, now=clock.now_ms())
-        return from_rows(self.model, self.using_alias, rows)
+        return from_claimed_rows(self.model, self.using_alias, rows)
 
     def claim_deferred(
         self,
@@ -59,8 +59,8 @@ class ClaimVerbs(VerbManager["Message"]):
     ) -> list["Message"]:
         """Take the deferred messages with these ids under a lease; others are passed over.
 
-        Each counts a delivery. A message whose group is busy is passed over too. Raises
-        QueueNotFound, and TransactionRefused inside the caller's `atomic()`.
+        Each counts a delivery. Raises QueueNotFound, and TransactionRefused inside the caller's
+        `atomic()`.
         """
         wanted = list(ids)
         lock_duration_ms = lock_ms(lock_duration)
@@ -75,7 +75,7 @@ class ClaimVerbs(VerbManager["Message"]):
                 worker=worker,
                 lock_duration=lock_duration_ms,
             )
-        return from_rows(self.model, self.using_alias, rows)
+        return from_claimed_rows(self.model, self.using_alias, rows)
 
     def claim_and_delete(self, queue: str, *, limit: int = 1) -> list["Message"]:
         """Take up to `limit` messages of `queue` for good: no lease, nothing to settle.

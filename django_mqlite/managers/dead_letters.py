@@ -1,6 +1,6 @@
 """Redrive and purge."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from ..exceptions import GroupRequired
 from ..fields import moment
 from ..store import browse
 from ..store import redrive as store
-from ..transactions import write_transaction
+from ..transactions import one_of_many, write_transaction
 from ..types import State
 from .base import BATCH, VerbManager, must_exist, positive
 from .rows import from_rows
@@ -69,8 +69,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         letters are passed over, so doing it twice redrives once. Raises QueueNotFound and
         GroupRequired for the queue `into`.
         """
-        move = self._mover(into, rate)
-        return sum(move(batch) for batch in _batches(ids))
+        return self._in_batches(ids, self._mover(into, rate))
 
     def redrive_queue(
         self,
@@ -91,7 +90,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
 
     def purge(self, ids: Iterable[int]) -> int:
         """Delete these dead letters for good; how many there were. Other ids are passed over."""
-        return sum(self._purge_batch(batch) for batch in _batches(ids))
+        return self._in_batches(ids, self._purge_batch)
 
     def purge_queue(
         self,
@@ -138,9 +137,18 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
                 connection, queue, finished_before=finished_before, limit=wanted
             )
             if ids:
-                done += act(ids)
+                with one_of_many(self.using_alias):
+                    done += act(ids)
             if len(ids) < wanted:
                 break
+        return done
+
+    def _in_batches(self, ids: Iterable[int], act: Callable[[Sequence[int]], int]) -> int:
+        wanted = list(dict.fromkeys(ids))  # an id said twice would be copied twice
+        done = 0
+        for start in range(0, len(wanted), BATCH):
+            with one_of_many(self.using_alias):
+                done += act(wanted[start : start + BATCH])
         return done
 
     def _mover(self, into: str | None, rate: float | None) -> Callable[[Sequence[int]], int]:
@@ -188,12 +196,6 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
             using=self.using_alias,
         )
         transaction.on_commit(send, using=self.using_alias, robust=True)
-
-
-def _batches(ids: Iterable[int]) -> Iterator[list[int]]:
-    wanted = list(dict.fromkeys(ids))  # an id said twice would be copied twice
-    for start in range(0, len(wanted), BATCH):
-        yield wanted[start : start + BATCH]
 
 
 def _checked_rate(rate: float) -> float:

@@ -28,6 +28,18 @@ def from_rows(model: type[M], using: str, rows: Iterable[MessageRow]) -> list[M]
     return [model.from_db(using, MessageRow._fields, python_values(row)) for row in rows]
 
 
+def from_claimed_rows(model: type[M], using: str, rows: Iterable[MessageRow]) -> list[M]:
+    """The same for rows that were claimed just now: the instances hold the leases.
+
+    A lease is not read from the row again: refreshing an instance whose lease was lost must not
+    hand it the lease of whoever has the message now.
+    """
+    messages = from_rows(model, using, rows)
+    for message in messages:
+        message.claimed_token = message.lock_token  # type: ignore[attr-defined]
+    return messages
+
+
 def from_new_row(model: type[M], using: str, row: MessageRow) -> M:
     """The instance of a row that has just been inserted."""
     values = python_values(row)

@@ -1,6 +1,7 @@
 """Leases are kept and ended."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .. import clock
@@ -12,7 +13,7 @@ from ..store.rows import MessageRow
 from ..transactions import write_transaction
 from ..types import Completion, Lease, Outcome
 from .base import VerbManager, lock_ms
-from .rows import from_rows
+from .rows import from_claimed_rows
 
 if TYPE_CHECKING:
     from ..models import Message
@@ -26,13 +27,13 @@ class SettleVerbs(VerbManager["Message"]):
     ) -> bool:
         """End the delivery as `outcome` says; False if its lease is lost, nothing written."""
         settlement = Settlement(message=message, outcome=outcome, error=error)
-        with write_transaction(self.using_alias) as connection:
+        with _states_kept([settlement]), write_transaction(self.using_alias) as connection:
             return settle(connection, [settlement], now=clock.now_ms())[0]
 
     def complete_many(self, messages: Sequence["Message"]) -> list[bool]:
         """Complete all of them in one statement; for each whether its lease still held."""
         settlements = [Settlement(message=message, outcome=Completion()) for message in messages]
-        with write_transaction(self.using_alias) as connection:
+        with _states_kept(settlements), write_transaction(self.using_alias) as connection:
             return settle(connection, settlements, now=clock.now_ms())
 
     def exchange(
@@ -44,14 +45,14 @@ class SettleVerbs(VerbManager["Message"]):
         held, and the claimed messages.
         """
         rows: list[MessageRow] = []
-        with write_transaction(self.using_alias) as connection:
+        with _states_kept(settlements), write_transaction(self.using_alias) as connection:
             now = clock.now_ms()
             held = settle(connection, settlements, now=now)
             for queue in queues:
                 if len(rows) < limit:
                     wanted = Claim(limit=limit - len(rows), worker=worker)
                     rows += claim_rows(connection, queue, wanted, now=now)
-        return held, from_rows(self.model, self.using_alias, rows)
+        return held, from_claimed_rows(self.model, self.using_alias, rows)
 
     def renew_many(
         self, messages: Sequence["Message"], lock_duration: Duration | None = None
@@ -77,3 +78,15 @@ class SettleVerbs(VerbManager["Message"]):
             return renew.renew(
                 connection, leases, now=clock.now_ms(), lock_duration=lock_duration_ms
             )
+
+
+@contextmanager
+def _states_kept(settlements: Sequence[Settlement]) -> Iterator[None]:
+    """What was not committed did not happen to the instances either."""
+    before = [(settlement.message, settlement.message.state) for settlement in settlements]
+    try:
+        yield
+    except BaseException:
+        for message, state in before:
+            message.state = state
+        raise

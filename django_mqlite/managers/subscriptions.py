@@ -8,7 +8,7 @@ from ..exceptions import NameConflict
 from ..filters import check_filter
 from ..names import checked_name
 from ..store import queues, topics
-from ..transactions import write_transaction
+from ..transactions import one_of_many, write_transaction
 from .base import BATCH, VerbManager
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class SubscriptionManager(VerbManager["Subscription"]):
         return known
 
     def _empty(self, subscription: str) -> int:
-        with write_transaction(self.using_alias) as connection:
+        with one_of_many(self.using_alias), write_transaction(self.using_alias) as connection:
             if topics.name_holder(connection, subscription) != "a subscription":
                 return 0
             return topics.empty_queue(connection, subscription, limit=BATCH)

@@ -41,6 +41,20 @@ def prune_completed(connection: Connection, ids: Sequence[int]) -> int:
     return execute(connection, PRUNE_COMPLETED, ids=json.dumps(list(ids)))
 
 
+KEEP_LONGER = Statement(
+    "keep_longer",
+    """
+    UPDATE mqlite_messages SET finished_at = %(now)s
+     WHERE id = %(id)s AND state IN ('completed', 'dead_lettered')
+    """,
+)
+
+
+def keep_longer(connection: Connection, id: int, *, now: int) -> None:
+    """Count the time that this finished message is kept afresh: it could not be deleted."""
+    execute(connection, KEEP_LONGER, id=id, now=now)
+
+
 class Bounds(NamedTuple):
     """What a queue says about its dead letters: 0 inherits, -1 is no bound."""
 

@@ -4,6 +4,7 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from django.db import Error
 
@@ -29,12 +30,12 @@ class Ended:
 
     running: int = 0
     error: Error | None = None
-    stuck: bool = False
+    failed: bool = False
 
     @property
     def code(self) -> int:
         """The exit code: not 0 where a process manager should see that something was wrong."""
-        return 1 if self.error or self.stuck else 0
+        return 1 if self.error or self.failed else 0
 
 
 def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Stop) -> Ended:
@@ -69,7 +70,8 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Sto
         with contextlib.suppress(Error):  # whoever reads a stale entry can tell
             entry.remove()
     logger.info("worker %s stops after %d messages", options.name, consumer.claimed)
-    return Ended(running=len(pool.running), error=error, stuck=stop.stuck)
+    failed = stop.failed or consumer.had_no_room
+    return Ended(running=len(pool.running), error=error, failed=failed)
 
 
 def _pool(options: WorkerOptions, handlers: Mapping[str, Handler], wakeup: Wakeup) -> Pool:
@@ -95,7 +97,12 @@ def _keeper(
 
     def recycle(message: Message) -> None:
         logger.error("message #%s of %s is stuck; the worker ends", message.pk, message.queue)
-        stop.stuck = True
-        stop.request()
+        stop.request(failed=True)
 
-    return LeaseKeeper(options.using, pool, max_runtime_ms=limits, on_stuck=recycle)
+    return LeaseKeeper(
+        options.using,
+        pool,
+        max_runtime_ms=limits,
+        on_stuck=recycle,
+        on_failed=partial(stop.request, failed=True),
+    )

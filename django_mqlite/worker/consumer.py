@@ -3,12 +3,13 @@
 import logging
 import time
 
-from django.db import Error, IntegrityError
+from django.db import Error, IntegrityError, reset_queries
 
 from ..deliveries import Settlement
 from ..exceptions import QueueNotFound
 from ..models import Message
 from ..types import Abandonment, Completion, State
+from .database_file import DatabaseFile
 from .executor import Finished
 from .faults import Faults
 from .memory import Memory
@@ -47,6 +48,7 @@ class Consumer:
         self._reaper = reaper
         self._entry = entry
         self._memory = Memory(options.max_memory_mb)
+        self._file = DatabaseFile(options.using)
         self._reap_at = 0.0
         self._version = -1
         self._look = True
@@ -62,7 +64,9 @@ class Consumer:
         Raises what the database failed with when there is no more hope.
         """
         while not self._done:
+            self._file.check(self._stop)
             self._wakeup.wait(self.poll())
+            reset_queries()  # with DEBUG Django remembers them
         if self._pool.running:
             logger.info("no more claims; %d handlers still run", len(self._pool.running))
         while self._open and (left := self._grace()) > 0:
@@ -86,6 +90,11 @@ class Consumer:
         if self._stop.requested or self._quota == 0 or self._memory.exceeded:
             return True
         return self._options.burst and self._idle
+
+    @property
+    def had_no_room(self) -> bool:
+        """Whether max_memory_mb is less than the process needs to begin with."""
+        return self._memory.exceeded and self.claimed == 0
 
     @property
     def _quota(self) -> int | None:

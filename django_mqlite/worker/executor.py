@@ -69,7 +69,7 @@ class Executor:
             return Finished(message=message, error=error)
         finally:
             # Django runs the ORM of async code in one thread; its connections are there.
-            await sync_to_async(tidy_connections)()
+            await sync_to_async(_tidy_after_coroutine)()
         return Finished(message=message, error=None)
 
     def _run_atomic(self, handler: Handler, message: Message) -> None:
@@ -96,6 +96,11 @@ def call(handler: Handler, message: Message) -> None:
 
 async def _wait_for(result: Awaitable[object]) -> None:
     await result
+
+
+def _tidy_after_coroutine() -> None:
+    reset_queries()  # with DEBUG Django remembers them
+    tidy_connections()
 
 
 def tidy_connections() -> None:

@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from threading import Thread
 
 from django.utils import autoreload
@@ -48,7 +49,11 @@ def run_reloading(options: WorkerOptions, handlers: Mapping[str, Handler], stop:
     The worker stays on the main thread, where signals arrive; only the watch is in another.
     """
     changed = Stop()
-    Thread(target=_watch_files, args=(changed, stop), name="mqlite-reload", daemon=True).start()
+    reloader = autoreload.StatReloader()
+    seen = dict(reloader.snapshot_files())  # before anybody is told that we serve, and edits
+    Thread(
+        target=_watch_files, args=(reloader, seen, changed, stop), name="mqlite-reload", daemon=True
+    ).start()
     ended = run_child(options, handlers, stop)
     if changed.requested:
         logger.info("code has changed; starting anew")
@@ -56,9 +61,9 @@ def run_reloading(options: WorkerOptions, handlers: Mapping[str, Handler], stop:
     return _left(ended, stop)
 
 
-def _watch_files(changed: Stop, stop: Stop) -> None:
-    reloader = autoreload.StatReloader()
-    seen = dict(reloader.snapshot_files())
+def _watch_files(
+    reloader: autoreload.StatReloader, seen: dict[Path, float], changed: Stop, stop: Stop
+) -> None:
     while not stop.wait(reloader.SLEEP_TIME):
         now = dict(reloader.snapshot_files())
         if any(seen.get(path, mtime) != mtime for path, mtime in now.items()):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from threading import Thread
 
-from django.db import Error, connections
+from django.db import Error, connections, reset_queries
 
 from .. import clock
 from ..exceptions import LockLost
@@ -34,12 +34,17 @@ class LeaseKeeper:
         *,
         max_runtime_ms: Mapping[str, int] | None = None,
         on_stuck: Callable[[Message], None] | None = None,
+        on_failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`max_runtime_ms` by queue; `on_stuck` hears of a thread that has had its time."""
+        """`max_runtime_ms` by queue; `on_stuck` hears of a thread that has had its time.
+
+        `on_failed` is called if the keeper cannot go on: a worker without one must not go on either.
+        """
         self._using = using
         self._pool = pool
         self._max_runtime_ms = max_runtime_ms or {}
         self._on_stuck = on_stuck
+        self._on_failed = on_failed
         self._ended = Stop()
         self._lost: set[str | None] = set()
         self._renewed: dict[str | None, datetime] = {}
@@ -55,9 +60,14 @@ class LeaseKeeper:
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
-        while not self._ended.wait(self.poll()):
-            pass
-        connections.close_all()
+        try:
+            while not self._ended.wait(self.poll()):
+                reset_queries()  # with DEBUG Django remembers them
+        except Exception:
+            logger.exception("no lease is renewed any more, so the worker ends")
+            self._on_failed()
+        finally:
+            connections.close_all()
 
     def poll(self) -> float:
         """Renew what has used up a third of its lease, all in one statement; how long to rest."""
@@ -75,7 +85,7 @@ class LeaseKeeper:
         return max(SHORTEST_REST, min([LONGEST_REST, *rests]))
 
     def _forget_ended(self) -> None:
-        running = {message.lock_token for message in self._pool.running}
+        running = {message.claimed_token for message in self._pool.running}
         self._lost &= running
         self._renewed = {token: at for token, at in self._renewed.items() if token in running}
 
@@ -90,7 +100,7 @@ class LeaseKeeper:
                 f"the handler ran longer than its max_runtime, {limit / 1000:g} s"
             )
             if self._pool.cancel(message, overdue):
-                self._lost.add(message.lock_token)
+                self._lost.add(message.claimed_token)
             else:
                 self._lose(message, f"{overdue}; a thread cannot be stopped")
                 if self._on_stuck is not None:
@@ -100,12 +110,12 @@ class LeaseKeeper:
         return [
             message
             for message in self._pool.running
-            if message.state == State.LOCKED and message.lock_token not in self._lost
+            if message.state == State.LOCKED and message.claimed_token not in self._lost
         ]
 
     def _renew_in(self, message: Message) -> float:
         """Seconds until a third of the lease has passed."""
-        since = self._renewed.get(message.lock_token, message.locked_at)
+        since = self._renewed.get(message.claimed_token, message.locked_at)
         third: timedelta = (message.locked_until - since) / 3
         left: timedelta = since + third - _now()
         return left.total_seconds()
@@ -117,13 +127,13 @@ class LeaseKeeper:
         now = _now()
         for message, held in zip(due, kept, strict=True):
             if held:
-                self._renewed[message.lock_token] = now
+                self._renewed[message.claimed_token] = now
             elif message.state == State.LOCKED:  # or it has been settled in the meantime
                 self._lose(message, "somebody else may have it by now")
                 self._pool.cancel(message, LockLost(message.queue, message.pk, "keep"))
 
     def _lose(self, message: Message, why: str) -> None:
-        self._lost.add(message.lock_token)
+        self._lost.add(message.claimed_token)
         message.lease_lost = True
         logger.warning(
             "the lease of message #%s of %s is lost (%s); its handler's outcome will not count",

@@ -6,9 +6,14 @@ import socket
 from dataclasses import dataclass, field
 
 
-def worker_name() -> str:
+def worker_name(*, pid: int | None = None, unique: str | None = None) -> str:
     """Who holds a lease, for people: host, process, and a part that a reused pid does not share."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
+    return f"{socket.gethostname()}:{pid or os.getpid()}:{unique or unique_part()}"
+
+
+def unique_part() -> str:
+    """The last part of a worker's name."""
+    return secrets.token_hex(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,9 @@ LONGEST_REST = 1.0
 HOUSEKEEPING_EVERY = 10.0
 """Seconds between two rounds of what only takes up space."""
 
+GAP = 0.01
+"""Seconds between two batches, about what one takes, so that other writers get in."""
+
 LONE_REST = 0.1
 """Seconds: without a doorbell, a new schedule is noticed so soon."""
 
@@ -37,11 +40,11 @@ class Reaper:
         wait = next_event_in(self._using)
         if wait == 0:
             if self._is_more_after(URGENT):
-                return 0
+                return GAP
             wait = next_event_in(self._using)
         if time.monotonic() >= self._housekeeping_at:
             if self._is_more_after(HOUSEKEEPING):
-                return 0
+                return GAP
             self._housekeeping_at = time.monotonic() + HOUSEKEEPING_EVERY
         return LONGEST_REST if wait is None else min(wait, LONGEST_REST)
 

@@ -5,14 +5,20 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.connection import wait
 from threading import Thread
 
-from .options import WorkerOptions
+from .options import WorkerOptions, worker_name
 
 
-def work(options: WorkerOptions) -> None:
-    """Be a worker process until the supervisor asks to stop, or is gone."""
+def work(options: WorkerOptions, unique: str) -> None:
+    """Be a worker process until the supervisor asks to stop, or is gone.
+
+    `unique` is the part of its name that the supervisor knows beforehand; the pid is the other.
+    """
+    # Ctrl-C goes to the whole group of processes; the supervisor says what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     import django  # noqa: PLC0415 - a spawned process begins with nothing set up
 
     django.setup()
@@ -21,12 +27,11 @@ def work(options: WorkerOptions) -> None:
     from .stop import Stop, stop_on_signals  # noqa: PLC0415 - after setup
 
     stop = Stop()
-    # Ctrl-C goes to the whole group of processes; the supervisor says what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A process manager may send TERM to each process of the group, beside the supervisor's.
     stop_on_signals(stop, [signal.SIGTERM], insist=False)
     Thread(target=_watch_parent, args=(stop.request,), daemon=True).start()
-    ended = run_child(options, get_handlers(), stop)
+    named = replace(options, name=worker_name(unique=unique))
+    ended = run_child(named, get_handlers(), stop)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(ended.code)  # a handler that still runs would keep the interpreter from ending

@@ -16,7 +16,7 @@ class Stop:
     """Asked for once, seen by every loop of the process."""
 
     def __init__(self) -> None:
-        self.stuck = False
+        self.failed = False
         self._event = Event()
         self._wake: list[Callable[[], None]] = []
         self._leave: list[Callable[[], None]] = []
@@ -25,8 +25,9 @@ class Stop:
     def requested(self) -> bool:
         return self._event.is_set()
 
-    def request(self) -> None:
-        """Ask every loop to come to its end; asking twice changes nothing."""
+    def request(self, *, failed: bool = False) -> None:
+        """Ask every loop to come to its end; `failed`: the process is to end with exit code 1."""
+        self.failed = self.failed or failed
         self._event.set()
         for wake in self._wake:
             wake()

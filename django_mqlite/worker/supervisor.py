@@ -13,13 +13,14 @@ from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 
-from django.db import Error
+from django.db import Error, reset_queries
 
 from ..handlers import Handler
-from ..workers import forget
+from ..workers import forget, live_workers
+from .database_file import DatabaseFile
 from .faults import Faults
 from .kept import KeptLeases
-from .options import WorkerOptions, worker_name
+from .options import WorkerOptions, unique_part, worker_name
 from .registry import release_all
 from .spawned import work
 from .stop import Stop
@@ -27,7 +28,7 @@ from .stop import Stop
 logger = logging.getLogger("django_mqlite.worker")
 
 YOUNG = 5.0
-"""Seconds within which the death of a child is a failure to start."""
+"""Seconds within which the death of a child is a failure to start, as it is before it registers."""
 
 LONGEST_REST = 30.0
 """Seconds between two tries to start a child that dies at once."""
@@ -43,14 +44,13 @@ class Child:
     """A process of the worker and the name it holds leases under."""
 
     def __init__(self, options: WorkerOptions) -> None:
-        self.name = worker_name()
         self.started_at = time.monotonic()
         self.killed = False
+        unique = unique_part()
         spawn = multiprocessing.get_context("spawn")
-        self.process = spawn.Process(
-            target=work, args=(replace(options, name=self.name, supervised=True),)
-        )
+        self.process = spawn.Process(target=work, args=(replace(options, supervised=True), unique))
         self.process.start()
+        self.name = worker_name(pid=self.process.pid, unique=unique)
 
     def kill(self, why: str) -> None:
         """End the process whatever it does; said once."""
@@ -60,8 +60,8 @@ class Child:
         self.process.kill()
 
     @property
-    def died_young(self) -> bool:
-        return time.monotonic() - self.started_at < YOUNG and self.process.exitcode != 0
+    def age(self) -> float:
+        return time.monotonic() - self.started_at
 
 
 class Supervisor:
@@ -83,16 +83,25 @@ class Supervisor:
         self._start_at = 0.0
         self._kept = KeptLeases(options.using, handlers)
         self._faults = Faults()
+        self._file = DatabaseFile(options.using)
         self._bell, self._ring = socket.socketpair()
         stop.on_request(partial(self._ring.sendall, b"!"))
         stop.on_leave(self._kill_all)
 
     def run(self) -> int:
-        """Supervise until asked to stop, or until a burst is over; the exit code."""
-        while not self._done:
-            wait([self._bell, *(child.process.sentinel for child in self._children)], self.poll())
-        self._shut_down()
-        return 1 if self._failures >= GIVE_UP_AFTER else 0
+        """Supervise until asked to stop, or until a burst is over; the exit code.
+
+        Raises what the database failed with when there is no more hope; the children are gone then.
+        """
+        try:
+            while not self._done:
+                self._file.check(self._stop)
+                reset_queries()  # with DEBUG Django remembers them
+                sentinels = [child.process.sentinel for child in self._children]
+                wait([self._bell, *sentinels], self.poll())
+        finally:
+            self._shut_down()
+        return 1 if self._stop.failed or self._failures >= GIVE_UP_AFTER else 0
 
     @property
     def _done(self) -> bool:
@@ -129,11 +138,19 @@ class Supervisor:
             expected = code == 0 or self._stop.requested
             said = logger.info if expected else logger.error
             said("worker process %s has ended with exit code %s", child.name, code)
+            has_failed = code != 0 and (child.age < YOUNG or not self._has_registered(child))
             self._release(child, f"its process has ended with exit code {code}")
-            self._failures = self._failures + 1 if child.died_young else 0
-            if child.died_young:
+            self._failures = self._failures + 1 if has_failed else 0
+            if has_failed:
                 rest = min(2.0 ** (self._failures - 1), LONGEST_REST)
                 self._start_at = time.monotonic() + rest
+
+    def _has_registered(self, child: Child) -> bool:
+        """Whether it came to work; asked of one that has not taken itself off the register."""
+        try:
+            return any(record.worker == child.name for record in live_workers(self._options.using))
+        except Error:
+            return False
 
     def _release(self, child: Child, reason: str) -> None:
         try:
@@ -153,13 +170,19 @@ class Supervisor:
             by_name[name].kill("it runs a handler beyond its max_runtime")
         return self._kept.rest
 
+    def _keep_while_draining(self) -> float:
+        try:
+            return self._keep()
+        except Error:
+            return LONGEST_REST
+
     def _shut_down(self) -> None:
         """Ask the children to drain; kill those that do not end in time."""
         for child in self._children:
             child.process.terminate()
         deadline = time.monotonic() + self._options.shutdown_timeout + KILL_AFTER
         while self._alive and time.monotonic() < deadline:
-            wait([child.process.sentinel for child in self._alive], self._keep())
+            wait([child.process.sentinel for child in self._alive], self._keep_while_draining())
         self._kill_all()
         for child in self._children:
             child.process.join()

@@ -10,6 +10,7 @@ from ..maintenance import (
     prune_dead_letters,
     release_expired,
 )
+from ..transactions import one_of_many
 
 BATCH = 1_000
 """Rows a batch may touch, so that no other writer waits for long."""
@@ -41,7 +42,8 @@ def run_all(using: str) -> dict[str, int]:
     sweeps = {**URGENT, **HOUSEKEEPING}
     total = dict.fromkeys(sweeps, 0)
     while True:
-        counts = run_round(sweeps, using)
+        with one_of_many(using):
+            counts = run_round(sweeps, using)
         total = {name: total[name] + count for name, count in counts.items()}
         if max(counts.values()) < BATCH:
             return total

@@ -250,7 +250,7 @@ def test_a_token_never_vouches_for_another_message_not_even_beside_its_own(
     first, second = Message.objects.claim("jobs", limit=2)
     moved, stranger = copy(first), copy(second)
     moved.queue = "other"
-    stranger.lock_token = first.lock_token
+    stranger.claimed_token = first.lock_token
     before = row_of(second)
 
     held = getattr(Message.objects, verb)([stranger, moved, first, stranger, moved])

@@ -37,7 +37,7 @@ def everything():
 
 def with_token_of(message, other):
     forged = copy(message)
-    forged.lock_token = other.lock_token
+    forged.claimed_token = other.lock_token
     return forged
 
 

@@ -12,7 +12,7 @@ from django_mqlite.models import Message
 from django_mqlite.worker import reaper as reapers
 from django_mqlite.worker import sweeps
 from django_mqlite.worker.faults import FIRST_REST
-from django_mqlite.worker.reaper import LONE_REST, LONGEST_REST, Reaper
+from django_mqlite.worker.reaper import GAP, LONE_REST, LONGEST_REST, Reaper
 from django_mqlite.worker.stop import Stop
 from tests.support.verbs import enqueue_and_claim, state_of
 
@@ -102,12 +102,14 @@ def test_a_lease_that_holds_is_left_alone(reaper, queue, clock):
     assert rest == 0.001
 
 
-def test_a_full_batch_is_followed_by_another_without_a_rest(reaper, queue, clock, small_batches):
+def test_a_full_batch_is_followed_by_another_after_a_gap_for_other_writers(
+    reaper, queue, clock, small_batches
+):
     messages = expire(queue, clock, 5)
 
     rests = [reaper.poll() for _ in range(3)]
 
-    assert rests == [0, 0, LONGEST_REST]
+    assert rests == [GAP, GAP, LONGEST_REST]
     assert states(messages) == ["active"] * 5
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from hypothesis.stateful import rule
 
 from django_mqlite.models import Message, Queue
 from tests.model.sending import Sending
@@ -34,7 +34,7 @@ class Claiming(Sending):
         if state == "scheduled":
             self.enqueue(queue, New(group="a", delay=20_000))
         elif not self.world.live(queue):
-            self.enqueue(queue, New(group="a"))
+            self.enqueue(queue, New(group="a", body=b"bb"))
             self.claim(queue, 4, None, None)
         if state in REQUESTS and self.world.live(queue):
             self.world.settle(self.world.live(queue)[0], REQUESTS[state])
@@ -62,11 +62,12 @@ class Claiming(Sending):
         for queue in self.model.queues:
             self.claim(queue, 2, lock, None)
 
-    @precondition(lambda self: self.model.attempts)
-    @rule(when=moments, early=earlies)
-    def claim_again(self, when: str, early: int) -> None:
+    @rule(queue=queues, when=moments, early=earlies)
+    def claim_again(self, queue: str, when: str, early: int) -> None:
         """The same attempt: while it is remembered, what is left of the same leases."""
-        (queue, attempt), (leases, forgotten_at) = list(self.model.attempts.items())[-1]
+        self.enqueue(queue, New(group="a"))
+        self.claim(queue, 2, None, "x")
+        leases, forgotten_at = self.model.attempts.get((queue, "x"), ([], 0))
         records = [record for lease in leases if (record := self.model.held(lease))]
         if when == "forgotten":
             self.clock.ms = max(self.clock.ms, forgotten_at - early)
@@ -75,7 +76,25 @@ class Claiming(Sending):
         if when == "claimed again":
             self.reap()
             self.claim(queue, 4, None, None)
-        self.claim(queue, 2, None, attempt)
+        self.enqueue(queue, New(group=when))
+        self.claim(queue, 2, None, "x")
+
+    @rule(queue=queues, bound=st.sampled_from([None, 1, 3]), deliveries=st.integers(1, 4))
+    def poison(self, queue: str, bound: int | None, deliveries: int) -> None:
+        """A message whose consumer dies of it again and again."""
+        self.enqueue(queue, New(group="a", bound=bound))
+        for _ in range(deliveries):
+            self.claim(queue, 4, 1_000, None)
+            self.clock.ms += 1_000
+            self.reap()
+
+    @rule(queue=queues, claimed=st.booleans(), early=earlies)
+    def reap_when_the_time_to_live_ends(self, queue: str, claimed: bool, early: int) -> None:
+        self.enqueue(queue, New(group="a", ttl=10_000))
+        if claimed:
+            self.claim(queue, 4, 60_000, None)
+        self.clock.ms += 10_000 - early
+        self.reap()
 
     @rule(queue=queues, at=some_places, lock=locks, paused=st.sampled_from([False, False, True]))
     def claim_deferred(self, queue: str, at: Sequence[int], lock: int | None, paused: bool) -> None:

@@ -16,6 +16,7 @@ from tests.model.strategies import (
     selections,
     some_places,
 )
+from tests.model.values import New
 from tests.model.world import seconds
 
 
@@ -46,6 +47,19 @@ class DeadLetters(Settling):
             if request and self.world.live(queue):
                 self.world.settle(self.world.live(queue)[-1], request)
         self.redrive(queue, [0, 1], None)
+
+    @rule(into=st.sampled_from([*MODES]))
+    def redrive_an_urgent_one(self, into: str) -> None:
+        """A priority is nothing to a strict queue, and no group_fifo queue takes it."""
+        self.enqueue("loose", New(priority=5))
+        self.claim("loose", 1, None, None)
+        if self.world.live("loose"):
+            message = self.world.live("loose")[-1]
+            self.world.settle(message, ("reject", "R", ""))
+            self.both(
+                lambda: DeadLetter.objects.redrive([message.pk], into=into),
+                lambda: self.redriven(self.model.redrive([message.pk], into=into)),
+            )
 
     @rule(queue=queues, rate=st.sampled_from([None, None, 1, 0.1]))
     def redrive_all(self, queue: str, rate: float | None) -> None:

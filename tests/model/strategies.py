@@ -49,7 +49,7 @@ options = st.builds(
     retain_completed=st.sampled_from([0, 0, 40_000]),
     dlq_max_age=st.sampled_from([0, 0, 100_000]),
     dlq_max_count=st.sampled_from([0, 0, 1, 2]),
-    dlq_max_bytes=st.sampled_from([0, 0, 3]),
+    dlq_max_bytes=st.sampled_from([0, 0, 2, 3]),
 )
 
 requests = st.one_of(
@@ -60,7 +60,7 @@ requests = st.one_of(
 )
 
 attempts = st.sampled_from([None, None, "x", "y"])
-parts = st.sampled_from(["lock_token", "queue", "pk"])
+parts = st.sampled_from(["claimed_token", "queue", "pk"])
 selections = st.tuples(few, ages, st.sampled_from([None, None, 2]))
 """Limit, age, and a rate; or whether everything is meant."""
 earlies = st.sampled_from([0, 0, 1])

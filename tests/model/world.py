@@ -182,7 +182,7 @@ class World:
     def forged(self, message: Message, place: int, part: str) -> Message:
         """The message with a part of its lease exchanged for that of another one."""
         others = {
-            "lock_token": [m.lock_token for m in self.held],
+            "claimed_token": [m.claimed_token for m in self.held],
             "queue": list(self.model.queues),
             "pk": list(self.model.messages),
         }[part]

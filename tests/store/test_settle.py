@@ -77,7 +77,7 @@ def token_of_the_same_batch(message, clock):
     message.abandon(delay=0)
     enqueue(message.queue, None)
     first, second = Message.objects.claim(message.queue, limit=2)
-    return forged(first, lock_token=second.lock_token)
+    return forged(first, claimed_token=second.lock_token)
 
 
 def token_of_an_earlier_delivery(message, clock):
@@ -88,21 +88,21 @@ def token_of_an_earlier_delivery(message, clock):
 
 
 def empty_token(message, clock):
-    return forged(message, lock_token="")
+    return forged(message, claimed_token="")
 
 
 def token_in_other_letters(message, clock):
-    other = forged(message, lock_token=message.lock_token.upper())
-    assert other.lock_token != message.lock_token
+    other = forged(message, claimed_token=message.lock_token.upper())
+    assert other.claimed_token != message.claimed_token
     return other
 
 
 def start_of_the_token(message, clock):
-    return forged(message, lock_token=message.lock_token[:32])
+    return forged(message, claimed_token=message.lock_token[:32])
 
 
 def wildcard_token(message, clock):
-    return forged(message, lock_token="%")
+    return forged(message, claimed_token="%")
 
 
 WRONG_LEASES = [
@@ -528,10 +528,10 @@ def test_settling_never_touches_content_or_place(clock, queue, verb):
     message = enqueue(
         "jobs", {"a": 1}, priority=3, ttl=600, message_id="m", subject="s", properties={"a": "b"}
     )
-    claim_one("jobs")
+    claimed = claim_one("jobs")
     before = row_of(message)
 
-    assert VERBS[verb](Message.objects.get(pk=message.pk))
+    assert VERBS[verb](claimed)
 
     after = row_of(message)
     for name in [

@@ -113,7 +113,7 @@ def shell(database, *arguments):
 @pytest.mark.parametrize(
     ("database", "arguments", "code", "said"),
     [
-        ("new.sqlite3", ["stats"], 1, "no such table: mqlite_queues (run `manage.py migrate`)"),
+        ("new.sqlite3", ["stats"], 1, "no such table: mqlite_meta (run `manage.py migrate`)"),
         ("missing/new.sqlite3", ["stats"], 1, "unable to open database file (the file is missing"),
         ("new.sqlite3", ["purge", "jobs", "--limit", "x"], 2, "'x' is no whole number"),
     ],

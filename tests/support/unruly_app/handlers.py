@@ -80,3 +80,17 @@ async def say_in_the_loop(message: Message) -> None:
     logger.info("handled")
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(asyncio.Event().wait(), 0.01)
+
+
+@handler("noop-async")
+async def do_nothing_in_the_loop(message: Message) -> None:
+    """For the counts."""
+
+
+_kept: list[bytes] = []
+
+
+@handler("grow")
+def grow(message: Message) -> None:
+    """Keep memory for good."""
+    _kept.append(os.urandom(1) * (begin(message)["megabytes"] * 2**20))

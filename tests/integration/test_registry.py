@@ -1,0 +1,251 @@
+"""Who is at work on the file: told by each worker, believed only of processes that can be seen."""
+
+import os
+import signal
+from dataclasses import replace
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from django_mqlite.models import Message
+from django_mqlite.types import WorkerRecord
+from django_mqlite.worker import registry
+from django_mqlite.worker.identity import ProcessIdentity, this_process
+from django_mqlite.worker.options import WorkerOptions
+from django_mqlite.worker.registry import (
+    STALE_AFTER_MS,
+    WRITE_EVERY,
+    Entry,
+    other_machine,
+    release_gone,
+)
+from django_mqlite.workers import live_workers, register
+from tests.support.verbs import enqueue_and_claim, row_of, state_of
+from tests.support.waiting import wait_until
+
+OTHER_BOOT = "another-boot"
+ONLY_US = ("--threads=1", "--queues=jobs")
+
+
+@pytest.fixture
+def time(monkeypatch):
+    """The time of day for the registry, moved by the test."""
+    fake = SimpleNamespace(now=1_000.0)
+    fake.monotonic = lambda: fake.now
+    monkeypatch.setattr(registry, "time", fake)
+    return fake
+
+
+@pytest.fixture
+def entry(db, clock, time):
+    return Entry(WorkerOptions(using="default", queues=("jobs", "more"), threads=3, name="w1"))
+
+
+def writes(entry, in_flight=0) -> int:
+    with CaptureQueriesContext(connection) as captured:
+        entry.refresh(in_flight=in_flight)
+    return sum("INSERT INTO mqlite_meta" in query["sql"] for query in captured)
+
+
+def record(**facts) -> WorkerRecord:
+    """Of this very process, unless said otherwise."""
+    me = this_process()
+    values = {
+        "worker": "w2",
+        "host": "host",
+        "boot_id": me.boot_id,
+        "pid_namespace": me.pid_namespace,
+        "pid": me.pid,
+        "process_started_at": me.started_at,
+        "queues": ("jobs",),
+        "slots": 1,
+        "in_flight": 0,
+        "started_at": 0,
+    }
+    return WorkerRecord(**{**values, **facts})
+
+
+# The entry
+
+
+def test_a_worker_says_who_it_is_and_what_it_does(entry, clock):
+    entry.refresh(in_flight=2)
+
+    (found,) = live_workers("default")
+    assert found == replace(
+        record(worker="w1", queues=("jobs", "more"), slots=3, in_flight=2),
+        host=found.host,
+        started_at=clock.ms,
+        seen_at=clock.ms,
+    )
+    assert found.pid == os.getpid()
+
+
+def test_it_writes_no_more_often_than_every_15_seconds(entry, time):
+    assert WRITE_EVERY == 15
+    assert writes(entry) == 1
+    time.now += WRITE_EVERY - 0.001
+    assert [writes(entry, in_flight) for in_flight in range(5)] == [0] * 5
+
+    time.now += 0.001
+
+    assert writes(entry) == 1
+
+
+def test_it_takes_itself_off_the_register(entry):
+    entry.refresh(in_flight=0)
+
+    entry.remove()
+
+    assert live_workers("default") == []
+
+
+# Those that are gone
+
+
+def test_a_process_that_lives_is_not_gone():
+    assert not this_process().is_gone
+
+
+@pytest.mark.parametrize(
+    ("facts", "gone"),
+    [
+        ({"started_at": 1.0}, True),
+        ({"started_at": 1.0, "boot_id": OTHER_BOOT}, False),
+        ({"started_at": 1.0, "pid_namespace": 1}, False),
+        ({"pid": 2**22 + 1}, True),
+        ({"pid": 2**22 + 1, "pid_namespace": 1}, False),
+    ],
+    ids=["reused pid", "other boot", "other namespace", "no such pid", "no such pid elsewhere"],
+)
+def test_only_a_process_that_we_could_see_is_judged(facts, gone):
+    found: ProcessIdentity = replace(this_process(), **facts)
+
+    assert found.is_gone is gone
+
+
+@pytest.mark.django_db
+def test_what_a_process_that_is_gone_held_is_released_at_once(queue):
+    register("default", record(pid=2**22 + 1))
+    message = enqueue_and_claim(queue, worker="w2")
+
+    assert release_gone("default") == 1
+
+    assert state_of(message) == "active"
+    assert "its process is gone" in row_of(message)["errors"][0]["message"]
+    assert live_workers("default") == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "facts", [{}, {"boot_id": OTHER_BOOT}, {"pid_namespace": 1}], ids=["alive", "boot", "namespace"]
+)
+def test_a_live_lease_of_one_that_cannot_be_judged_is_left_alone(queue, facts):
+    register("default", record(**facts))
+    message = enqueue_and_claim(queue, worker="w2")
+
+    assert release_gone("default") == 0
+
+    assert state_of(message) == "locked"
+    assert [found.worker for found in live_workers("default")] == ["w2"]
+
+
+@pytest.mark.django_db
+def test_an_entry_of_another_boot_is_forgotten_when_it_is_stale_and_its_leases_run_out(
+    queue, clock
+):
+    register("default", record(boot_id=OTHER_BOOT))
+    message = enqueue_and_claim(queue, worker="w2", lock_duration=3_600)
+    clock.advance(STALE_AFTER_MS / 1000)
+    release_gone("default")
+    assert len(live_workers("default")) == 1
+
+    clock.advance(0.001)
+    release_gone("default")
+
+    assert live_workers("default") == []
+    assert state_of(message) == "locked"
+
+
+@pytest.mark.django_db
+def test_a_look_at_the_living_only_reads(queue):
+    register("default", record())
+
+    with CaptureQueriesContext(connection) as captured:
+        release_gone("default")
+
+    assert all(query["sql"].lstrip().startswith("SELECT") for query in captured)
+
+
+def test_a_killed_worker_is_noticed_by_another_within_two_seconds(database):
+    database.queue("jobs", lock_duration=600)
+    steps = {"started": database.file("started"), "wait_for": database.file("go-on")}
+    message = database.enqueue("jobs", steps)
+    victim = database.start(*ONLY_US)
+    wait_until((database.beside / "started.1").exists, "the handler to start")
+    other = database.start("--queues=more-jobs").wait_ready()
+    wait_until(lambda: len(live_workers("worker")) == 2, "both to register")
+
+    victim.kill()
+    wait_until(lambda: database.state(message) == "active", "the release", seconds=2)
+
+    assert [found.pid for found in live_workers("worker")] == [other.pid]
+    other.terminate()
+    assert other.ended_well()
+    assert live_workers("worker") == []
+
+
+# Other machines
+
+
+@pytest.mark.django_db
+def test_another_machine_is_one_of_another_boot_that_was_seen_of_late(clock):
+    register("default", record(boot_id=OTHER_BOOT))
+    assert other_machine("default").worker == "w2"
+
+    clock.advance(STALE_AFTER_MS / 1000 + 0.001)
+
+    assert other_machine("default") is None
+
+
+@pytest.mark.django_db
+def test_a_container_of_this_machine_is_no_other_machine(clock):
+    register("default", record(pid_namespace=1, host="container"))
+
+    assert other_machine("default") is None
+
+
+def test_a_worker_waits_while_another_machine_is_at_work_on_the_file(database):
+    register("worker", record(worker="far:1:abcd", host="far", boot_id=OTHER_BOOT))
+    message = database.enqueue("jobs")
+    worker = database.start(*ONLY_US)
+    worker.wait_said("worker far:1:abcd of another machine (far)")
+    assert database.row(message)["delivery_count"] == 0
+    assert worker.output.count("another machine") == 1
+
+    ignoring = database.start(*ONLY_US, "--ignore-other-machines", "--max-messages=1")
+    assert ignoring.ended_well()
+    assert database.state(message) == "gone"
+
+    with database.other_program() as other:
+        other.execute("DELETE FROM mqlite_meta WHERE key = 'worker:far:1:abcd'")
+    worker.wait_ready()
+    worker.signal(signal.SIGTERM)
+    assert worker.ended_well()
+
+
+def test_a_worker_that_waits_for_another_machine_can_be_stopped(database):
+    register("worker", record(worker="far:1:abcd", host="far", boot_id=OTHER_BOOT))
+    database.enqueue("jobs")
+    worker = database.start(*ONLY_US)
+    worker.wait_said("of another machine")
+
+    worker.terminate()
+
+    assert worker.ended_well()
+    assert database.handled() == []
+    assert not psutil.pid_exists(worker.pid)
+    assert Message.objects.using("worker").count() == 1
