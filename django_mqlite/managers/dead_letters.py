@@ -126,10 +126,13 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
     ) -> int:
         if limit is not None:
             positive(limit, "limit")
-        age = 0 if older_than is None else milliseconds(older_than, "older_than", least=1)
+        age = None if older_than is None else milliseconds(older_than, "older_than", least=1)
         connection = self.connection
         must_exist(connection, queue)
-        finished_before = clock.now_ms() - age
+        if age is None:
+            finished_before = store.last_death(connection, queue) or 0
+        else:
+            finished_before = clock.now_ms() - age
         done = 0
         while limit is None or done < limit:
             wanted = BATCH if limit is None else min(BATCH, limit - done)

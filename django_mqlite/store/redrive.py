@@ -113,6 +113,21 @@ def purge(connection: Connection, ids: Sequence[int]) -> int:
     return execute(connection, PURGE, ids=json.dumps(list(ids)))
 
 
+LAST_DEATH = Statement(
+    "last_death",
+    """
+    SELECT max(finished_at) FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'dead_lettered'
+    """,
+)
+
+
+def last_death(connection: Connection, queue: str) -> int | None:
+    """When the newest dead letter died; later than now where the clock has stepped back since."""
+    row = fetch_one(connection, LAST_DEATH, queue=queue)
+    return row[0] if row else None
+
+
 # Served by mqlite_messages_dead (queue, finished_at) WHERE state = 'dead_lettered'.
 DEAD_LETTER_IDS = Statement(
     "dead_letter_ids",

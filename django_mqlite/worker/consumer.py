@@ -107,11 +107,13 @@ class Consumer:
         try:
             self._notice_commits()
             self._reap()
+            # Nothing is written right after handlers have started: one that holds the interpreter
+            # would hold up the transaction, and with it every other writer.
+            if self._entry is not None:
+                self._entry.refresh(in_flight=len(self._pool.running))
             queues = self._promising() if claim else []
             if self._unsettled or queues:
                 self._exchange(queues)
-            if self._entry is not None:
-                self._entry.refresh(in_flight=len(self._pool.running))
         except QueueNotFound:
             return 0  # deleted between the look and the claim; the next look does not find it
         except Error as error:

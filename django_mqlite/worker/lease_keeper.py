@@ -38,7 +38,7 @@ class LeaseKeeper:
     ) -> None:
         """`max_runtime_ms` by queue; `on_stuck` hears of a thread that has had its time.
 
-        `on_failed` is called if the keeper cannot go on: a worker without one must not go on either.
+        `on_failed` is called if the keeper cannot go on: a worker without one must not either.
         """
         self._using = using
         self._pool = pool

@@ -18,7 +18,7 @@ from django.db import Error, reset_queries
 from ..handlers import Handler
 from ..workers import forget, live_workers
 from .database_file import DatabaseFile
-from .faults import Faults
+from .faults import Faults, advice
 from .kept import KeptLeases
 from .options import WorkerOptions, unique_part, worker_name
 from .registry import release_all
@@ -156,8 +156,9 @@ class Supervisor:
         try:
             release_all(self._options.using, child.name, reason)
             forget(self._options.using, child.name)
-        except Error:
-            logger.exception("what %s held could not be released; its leases run out", child.name)
+        except Error as error:
+            said = "what %s held could not be released: %s (%s); its leases run out"
+            logger.error(said, child.name, error, advice(error))
 
     def _keep(self) -> float:
         by_name = {child.name: child for child in self._children}

@@ -74,7 +74,9 @@ class DeadLetters(Settling):
     @rule(queue=any_queue, selection=selections, into=st.sampled_from([None, None, *MODES]))
     def redrive_queue(self, queue: str, selection: tuple, into: str | None) -> None:
         self.provide(queue, "dead_lettered")
-        limit, age, rate = selection
+        limit, age, rate, back = selection
+        if back:
+            self.step_back_an_hour()
 
         def expected() -> int:
             interval = 500 if rate else 0
@@ -106,7 +108,9 @@ class DeadLetters(Settling):
     @rule(queue=any_queue, selection=selections)
     def purge_queue(self, queue: str, selection: tuple) -> None:
         self.provide(queue, "dead_lettered")
-        limit, age, everything = selection
+        limit, age, everything, back = selection
+        if back:
+            self.step_back_an_hour()
 
         def expected() -> int:
             if limit is None and age is None and not everything:

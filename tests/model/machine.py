@@ -76,6 +76,10 @@ class Machine(RuleBasedStateMachine):
         self.clock.ms += 60_000
         self.reap()
 
+    @rule()
+    def step_back_an_hour(self) -> None:
+        self.clock.ms -= 3_600_000
+
     def teardown(self) -> None:
         self.end_all()
 

@@ -246,8 +246,8 @@ class Reference(Book):
     def return_one(self, record: Record, delay: int, into: str | None) -> int:
         if into is not None:
             moved = self.add(into, record.new, delay=delay)
-            if self.queues[into].ordering_mode == "strict_fifo":
-                moved.priority = 0
+            strict = self.queues[into].ordering_mode == "strict_fifo"
+            moved.priority = 0 if strict else record.priority
             moved.delivered = record.delivered
             self.delete(record, f"now {moved.id}")
             return moved.id

@@ -61,8 +61,10 @@ requests = st.one_of(
 
 attempts = st.sampled_from([None, None, "x", "y"])
 parts = st.sampled_from(["claimed_token", "queue", "pk"])
-selections = st.tuples(few, ages, st.sampled_from([None, None, 2]))
-"""Limit, age, and a rate; or whether everything is meant."""
+selections = st.tuples(
+    few, ages, st.sampled_from([None, None, 2]), st.sampled_from([False, False, False, True])
+)
+"""Limit, age, a rate or whether everything is meant, and whether the clock is set back before."""
 earlies = st.sampled_from([0, 0, 1])
 """Milliseconds before the moment at which something ends."""
 moments = st.sampled_from(["at once", "lease over", "claimed again", "forgotten"])

@@ -38,10 +38,6 @@ class QueueMachine(DeadLetters):
     def advance(self, by: int) -> None:
         self.clock.ms += by
 
-    @rule()
-    def step_back_an_hour(self) -> None:
-        self.clock.ms -= 3_600_000
-
     @rule(place=places, off=st.sampled_from([0, 0, -1]))
     def advance_to_a_deadline(self, place: int, off: int) -> None:
         """To the very millisecond at which something ends, or to the one before."""

@@ -38,6 +38,7 @@ EXPECTED = {
     "browse.PEEK": {"INDEX mqlite_messages_active (queue=?)"},
     "browse.PEEK_DEAD_LETTERS": {DEAD},
     "cancel.CANCEL": {BY_ID},
+    "redrive.LAST_DEATH": {DEAD},
     "prune.KEEP_LONGER": {BY_ID},
     "claim.CLAIM": {BY_ID, HEADS},
     "claim.CLAIMABLE": {HEADS},
