@@ -1,6 +1,7 @@
 """A producer killed with SIGKILL anywhere between its writes leaves both or neither."""
 
 import json
+import os
 import random
 import sqlite3
 from contextlib import closing
@@ -13,7 +14,7 @@ from tests.support.files import create_database, running
 # What the fixture plays or builds is played or built once, whatever the number of workers.
 pytestmark = pytest.mark.xdist_group("producer")
 
-ROUNDS = 60
+ROUNDS = int(os.environ.get("MQLITE_TEST_CRASH_ROUNDS", "60"))
 
 
 def play(directory, how, rounds):

@@ -44,15 +44,16 @@ def jobs(make_queue):
 def test_as_many_run_at_once_as_there_are_slots_in_one_loop(jobs):
     enqueue(9)
     running, most, loops = set(), [], set()
+    together = asyncio.Event()
 
     async def meet(message):
         running.add(message.pk)
-        loops.add((id(asyncio.get_running_loop()), threading.current_thread().name))
-        async with asyncio.timeout(30):
-            while len(running) < 3 and not most:
-                await asyncio.sleep(0.001)
         most.append(len(running))
-        await asyncio.sleep(0)
+        loops.add((id(asyncio.get_running_loop()), threading.current_thread().name))
+        if len(running) == 3:
+            together.set()
+        async with asyncio.timeout(30):
+            await together.wait()
         running.discard(message.pk)
 
     assert work_until_idle(meet, threads=3) == Ended()
@@ -153,6 +154,27 @@ def test_a_connection_that_had_an_error_is_not_handed_on(jobs):
 
     assert left[first.pk] is not left[second.pk]
     assert Group.objects.count() == 1
+
+
+def test_with_debug_nobody_remembers_the_queries_of_earlier_messages(jobs, settings):
+    """Django keeps thousands of them for each connection: the loop's and the consumer's."""
+    settings.DEBUG = True
+    enqueue(100)
+    remembered = []
+
+    async def work(message):
+        await Group.objects.acount()
+        remembered.append(await queries_remembered())
+
+    @sync_to_async
+    def queries_remembered() -> int:
+        return len(connections["default"].queries_log)
+
+    assert work_until_idle(work, threads=2) == Ended()
+
+    assert len(remembered) == 100
+    assert max(remembered) < 10
+    assert len(connections["default"].queries_log) < 50
 
 
 def test_many_messages_leave_descriptors_and_memory_as_they_are_even_with_debug(database):

@@ -23,7 +23,7 @@ from django_mqlite.worker.registry import (
     release_gone,
 )
 from django_mqlite.workers import live_workers, register
-from tests.support.verbs import enqueue_and_claim, row_of, state_of
+from tests.support.verbs import claim_one, row_of, state_of
 from tests.support.waiting import wait_until
 
 OTHER_BOOT = "another-boot"
@@ -66,6 +66,11 @@ def record(**facts) -> WorkerRecord:
         "started_at": 0,
     }
     return WorkerRecord(**{**values, **facts})
+
+
+def held(queue, **options) -> Message:
+    Message.objects.enqueue(str(queue), None)
+    return claim_one(queue, **options)
 
 
 # The entry
@@ -130,7 +135,7 @@ def test_only_a_process_that_we_could_see_is_judged(facts, gone):
 @pytest.mark.django_db
 def test_what_a_process_that_is_gone_held_is_released_at_once(queue):
     register("default", record(pid=2**22 + 1))
-    message = enqueue_and_claim(queue, worker="w2")
+    message = held(queue, worker="w2")
 
     assert release_gone("default") == 1
 
@@ -145,7 +150,7 @@ def test_what_a_process_that_is_gone_held_is_released_at_once(queue):
 )
 def test_a_live_lease_of_one_that_cannot_be_judged_is_left_alone(queue, facts):
     register("default", record(**facts))
-    message = enqueue_and_claim(queue, worker="w2")
+    message = held(queue, worker="w2")
 
     assert release_gone("default") == 0
 
@@ -158,7 +163,7 @@ def test_an_entry_of_another_boot_is_forgotten_when_it_is_stale_and_its_leases_r
     queue, clock
 ):
     register("default", record(boot_id=OTHER_BOOT))
-    message = enqueue_and_claim(queue, worker="w2", lock_duration=3_600)
+    message = held(queue, worker="w2", lock_duration=3_600)
     clock.advance(STALE_AFTER_MS / 1000)
     release_gone("default")
     assert len(live_workers("default")) == 1
@@ -192,7 +197,7 @@ def test_a_killed_worker_is_noticed_by_another_within_two_seconds(database):
     victim.kill()
     wait_until(lambda: database.state(message) == "active", "the release", seconds=2)
 
-    assert [found.pid for found in live_workers("worker")] == [other.pid]
+    wait_until(lambda: [found.pid for found in live_workers("worker")] == [other.pid], "it to go")
     other.terminate()
     assert other.ended_well()
     assert live_workers("worker") == []
@@ -249,3 +254,31 @@ def test_a_worker_that_waits_for_another_machine_can_be_stopped(database):
     assert database.handled() == []
     assert not psutil.pid_exists(worker.pid)
     assert Message.objects.using("worker").count() == 1
+
+
+# Idle
+
+LOOKS = int(os.environ.get("MQLITE_TEST_IDLE_LOOKS", "50"))
+"""Ten a second."""
+
+
+def test_an_idle_worker_writes_its_entry_and_nothing_else(database):
+    worker = database.start(*ONLY_US).wait_ready()
+    wait_until(lambda: live_workers("worker"), "the registration")
+    worker.wait_looks(5)
+    seen = live_workers("worker")[0].seen_at
+
+    with database.other_program() as other:
+        wal = database.path.with_name(f"{database.path.name}-wal")
+        size = wal.stat().st_size
+        commits, version = 0, other.execute("PRAGMA data_version").fetchone()
+        for _ in range(LOOKS // 5):
+            worker.wait_looks(5)
+            now = other.execute("PRAGMA data_version").fetchone()
+            commits, version = commits + (now != version), now
+        seen_then = live_workers("worker")[0].seen_at
+
+    assert commits == round((seen_then - seen) / 1000 / WRITE_EVERY)
+    assert wal.stat().st_size - size <= commits * 8_500  # two pages with their frames' heads
+    worker.terminate()
+    assert worker.ended_well()

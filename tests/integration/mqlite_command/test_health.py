@@ -1,4 +1,4 @@
-"""`mqlite health`: what a monitoring system is told, and when it is told that something is wrong."""
+"""`mqlite health`: what a monitoring system is told, and when it is that something is wrong."""
 
 import json
 
@@ -9,7 +9,6 @@ from django_mqlite.health import RESTART_MS, SEEN_WITHIN_MS
 from django_mqlite.models import Message
 from django_mqlite.types import WorkerRecord
 from django_mqlite.workers import register
-
 
 KEYS = {"healthy", "problems", "oldest_due_age", "last_poll_age", "live_workers", "wal_bytes"}
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import multiprocessing
 import os
@@ -21,6 +22,10 @@ MAX_RUNTIME = 0.5
 if "MQLITE_TEST_DIE_YOUNG" in os.environ and multiprocessing.parent_process() is not None:
     os._exit(7)
 
+if "MQLITE_TEST_IMPORT" in os.environ:
+    imported = importlib.import_module(os.environ["MQLITE_TEST_IMPORT"])
+    logger.info("imported version %s", imported.VERSION)
+
 
 def begin(message: Message) -> dict[str, Any]:
     steps: dict[str, Any] = message.data
@@ -30,9 +35,10 @@ def begin(message: Message) -> dict[str, Any]:
 
 @handler("regex")
 def match_slowly(message: Message) -> None:
-    """The engine of `re` keeps the interpreter's lock until it has tried everything."""
+    """The engine of `re` keeps the interpreter's lock until it has tried everything; once."""
     steps = begin(message)
-    re.match(r"(a+)+$", "a" * steps["length"] + "b")
+    if message.delivery_count == 1:
+        re.match(r"(a+)+$", "a" * steps["length"] + "b")
     Effect.objects.create(
         message=message.pk,
         queue=message.queue,
@@ -52,21 +58,6 @@ def work_too_long(message: Message) -> None:
         time.sleep(0.01)
     Path(steps["told"]).touch()
     time.sleep(60)
-
-
-@handler("limited-async", max_runtime=MAX_RUNTIME)
-async def wait_too_long(message: Message) -> None:
-    begin(message)
-    if message.delivery_count == 1:
-        await asyncio.sleep(60)
-
-
-@handler("waits")
-async def wait_in_the_loop(message: Message) -> None:
-    steps = begin(message)
-    async with asyncio.timeout(60):
-        while not Path(steps["wait_for"]).exists():
-            await asyncio.sleep(0.01)
 
 
 @handler("says")

@@ -1,0 +1,182 @@
+"""A database that fails while a worker runs: told once with what to do, waited for, nothing lost.
+
+Locked at the moment of settling: test_runworker.py. How long the rests are: unit/test_faults.py.
+"""
+
+import logging
+import shutil
+from itertools import count
+
+import pytest
+from django.db import OperationalError, connection
+
+from django_mqlite.handlers import Handler
+from django_mqlite.managers import MessageManager
+from django_mqlite.models import Message
+from django_mqlite.worker import faults
+from django_mqlite.worker.child import Ended, run_child
+from django_mqlite.worker.lease_keeper import LeaseKeeper
+from django_mqlite.worker.options import WorkerOptions
+from django_mqlite.worker.stop import Stop
+from tests.support.unruly_app import UNRULY
+from tests.support.verbs import state_of
+from tests.support.waiting import wait_until
+
+COUNT = 12
+REASON = "x" * 1_000
+"""Together more than fits into the pages that there are."""
+
+
+def run(handle, *, stop=None, **options) -> Ended:
+    worker = WorkerOptions(using="default", queues=("jobs",), **options)
+    return run_child(worker, {"jobs": Handler(queue="jobs", function=handle)}, stop or Stop())
+
+
+# Full
+
+
+def test_a_full_disk_at_the_moment_of_settling_delays_it_and_halves_nothing(database):
+    """The worker's connections may not go beyond so many pages; then somebody makes room."""
+    database.queue("jobs", lock_duration=60)
+    steps = {"quiet": True, "wait_for": database.file("go-on"), "reject": ["Broken", REASON]}
+    messages = [
+        database.enqueue("jobs", {**steps, "started": database.file(f"started-{number}")})
+        for number in range(COUNT)
+    ]
+    pages = database.scalar("PRAGMA page_count") + 50
+    worker = database.start(
+        f"--threads={COUNT}", "--queues=jobs", MQLITE_TEST_MAX_PAGES=str(pages), **UNRULY
+    )
+    started = lambda delivery: [*database.beside.glob(f"started-*.{delivery}")]  # noqa: E731
+    wait_until(lambda: len(started(1)) == COUNT, "the handlers to start")
+    with database.other_program() as other:
+        other.execute("CREATE TABLE filler (data BLOB)")
+        other.execute("INSERT INTO filler VALUES (zeroblob(4000000))")
+
+    database.beside.joinpath("go-on").touch()
+    worker.wait_said("the database failed")
+    assert "full" in worker.output
+    assert "free space" in worker.output
+    assert {database.state(message) for message in messages} == {"locked"}
+    with database.other_program() as other:
+        other.execute("DELETE FROM filler")
+    wait_until(lambda: len(database.dead_letters()) == COUNT, "the settlements")
+
+    worker.wait_said("the database answers again")
+    assert worker.output.count("the database failed") == 1
+    assert started(2) == []
+    assert database.scalar("SELECT count(*) FROM mqlite_settlement_receipts") == COUNT
+    assert database.is_sound()
+
+
+# Read-only
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_becomes_read_only_is_told_and_settled_once_it_can_be(
+    queue, monkeypatch, caplog
+):
+    message = Message.objects.enqueue("jobs", None)
+    ran, refused = [], []
+    exchange = MessageManager.exchange
+
+    def exchange_unless_refused(manager, settlements, *arguments, **options):
+        read_only = bool(settlements) and len(refused) < 2
+        # The connection is the consumer's: it runs in the test's thread.
+        connection.connection.execute(f"PRAGMA query_only = {int(read_only)}")
+        try:
+            return exchange(manager, settlements, *arguments, **options)
+        except OperationalError as error:
+            refused.append((error, state_of(message)))
+            raise
+
+    monkeypatch.setattr(MessageManager, "exchange", exchange_unless_refused)
+
+    assert run(lambda message: ran.append(message.pk), burst=True) == Ended()
+
+    assert ran == [message.pk]
+    assert ["readonly" in str(error) for error, _ in refused] == [True, True]
+    assert [state for _, state in refused] == ["locked", "locked"]
+    assert state_of(message) == "gone"
+    (told,) = [record for record in caplog.records if "the database failed" in record.getMessage()]
+    assert "cannot be written" in told.getMessage()
+
+
+# Replaced
+
+
+@pytest.mark.parametrize("how", ["replaced", "removed"])
+def test_a_worker_whose_file_is_taken_away_says_so_and_ends(database, how):
+    worker = database.start().wait_ready()
+    database.close()
+    if how == "replaced":
+        copy = shutil.copy(database.path, database.beside / "restored.sqlite3")
+        shutil.move(copy, database.path)
+    else:
+        database.path.rename(database.beside / "gone.sqlite3")
+
+    assert worker.exit_code() == 1
+
+    assert worker.output.count("was replaced or removed") == 1
+    assert "Traceback" not in worker.output
+
+
+def test_a_supervisor_and_its_children_end_as_well(database):
+    worker = database.start("--processes=2", "--threads=1")
+    wait_until(lambda: worker.output.count(" serves ") == 2, "the children to serve")
+    database.close()
+    copy = shutil.copy(database.path, database.beside / "restored.sqlite3")
+    shutil.move(copy, database.path)
+
+    assert worker.exit_code() == 1
+    assert "was replaced or removed" in worker.output
+
+
+# The loop itself
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_loop_that_only_fails_rests_ever_longer_says_so_once_and_ends_the_process(
+    queue, monkeypatch, caplog
+):
+    caplog.set_level(logging.INFO)
+    tries = count(1)
+    tried = []
+
+    def fail(manager):
+        tried.append(next(tries))
+        raise OperationalError("disk I/O error")
+
+    monkeypatch.setattr(faults, "GIVE_UP_AFTER", 0.5)
+    monkeypatch.setattr(MessageManager, "data_version", fail)
+
+    ended = run(print)
+
+    assert ended.code == 1
+    assert isinstance(ended.error, OperationalError)
+    assert 3 <= len(tried) <= 5  # after 0, 0.1, 0.3, 0.7 s
+    told = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(told) == 1
+    assert "look at the system's log" in told[0].getMessage()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_error_of_the_programs_own_ends_the_process_with_it(queue, monkeypatch):
+    def fail(manager):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(MessageManager, "data_version", fail)
+
+    with pytest.raises(ZeroDivisionError):
+        run(print)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_whose_leases_nobody_renews_any_more_ends(queue, monkeypatch, caplog):
+    def fail(keeper):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(LeaseKeeper, "poll", fail)
+
+    assert run(print).code == 1
+    assert "no lease is renewed any more" in caplog.text

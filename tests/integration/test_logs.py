@@ -1,0 +1,120 @@
+"""Log records of a handler say which message it was handling; bodies are in none."""
+
+import asyncio
+import logging
+import threading
+
+import pytest
+
+from django_mqlite.handlers import Handler
+from django_mqlite.logs import MessageFilter, current_message
+from django_mqlite.models import Message
+from django_mqlite.worker.child import Ended, run_child
+from django_mqlite.worker.options import WorkerOptions
+from django_mqlite.worker.stop import Stop
+from tests.support.unruly_app import UNRULY
+
+SECRET = "only for the handler's eyes"
+shop = logging.getLogger("shop")
+
+
+@pytest.fixture
+def records(caplog):
+    """Tells what was logged, each record through the filter, in the thread that logged it."""
+    caplog.set_level(logging.DEBUG)
+    caplog.handler.addFilter(found := MessageFilter())
+    yield lambda: caplog.records
+    caplog.handler.removeFilter(found)
+
+
+def work_until_idle(handle) -> None:
+    options = WorkerOptions(using="default", queues=("jobs",), burst=True)
+    assert run_child(options, {"jobs": Handler(queue="jobs", function=handle)}, Stop()) == Ended()
+
+
+def of_the_shop(records) -> set[tuple]:
+    return {(r.getMessage(), r.queue, r.message_id) for r in records() if r.name == "shop"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_records_of_a_handler_in_a_thread_carry_its_message(queue, records):
+    messages = [Message.objects.enqueue("jobs", number) for number in range(5)]
+
+    work_until_idle(lambda message: shop.info("handles %s", message.data))
+
+    expected = {(f"handles {n}", "jobs", message.pk) for n, message in enumerate(messages)}
+    assert of_the_shop(records) == expected
+
+
+@pytest.mark.django_db(transaction=True)
+def test_records_of_tasks_that_run_at_once_carry_each_its_own(queue, records):
+    messages = [Message.objects.enqueue("jobs", number) for number in range(4)]
+    running, together = [], asyncio.Event()
+
+    async def handle(message):
+        running.append(message)
+        if len(running) == len(messages):
+            together.set()
+        async with asyncio.timeout(30):
+            await together.wait()
+        shop.info("handles %s", message.data)
+
+    work_until_idle(handle)
+
+    expected = {(f"handles {n}", "jobs", message.pk) for n, message in enumerate(messages)}
+    assert of_the_shop(records) == expected
+
+
+def test_outside_a_handler_there_is_no_message(records):
+    shop.info("nothing to do")
+
+    assert of_the_shop(records) == {("nothing to do", None, None)}
+    assert current_message.get() is None
+
+
+def test_what_a_record_says_itself_is_left_alone(records):
+    shop.info("settled", extra={"queue": "others", "message_id": 7})
+
+    assert of_the_shop(records) == {("settled", "others", 7)}
+
+
+def test_another_thread_knows_nothing_of_the_message():
+    current_message.set(("jobs", 1))
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(current_message.get()))
+    thread.start()
+    thread.join()
+    current_message.set(None)
+
+    assert seen == [None]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_bodies_are_in_no_record_however_the_delivery_ends(make_queue, records):
+    make_queue("jobs", max_delivery_count=2, backoff_base=0)
+    for _ in range(3):
+        Message.objects.enqueue("jobs", {"secret": SECRET})
+
+    def fail(message):
+        raise RuntimeError("no")
+
+    work_until_idle(fail)
+
+    levels = [record.levelname for record in records() if record.name.startswith("django_mqlite")]
+    assert {"INFO", "WARNING", "ERROR"} <= set(levels)
+    assert not [record for record in records() if SECRET in record.getMessage()]
+    assert not [record for record in records() if SECRET in str(record.exc_text)]
+
+
+def test_the_documented_settings_print_queue_and_id(database):
+    messages = {}
+    for queue in ("says", "says-async"):
+        database.queue(queue)
+        messages[queue] = database.enqueue(queue, {"secret": SECRET})
+
+    worker = database.start("--queues=says,says-async", "--burst", **UNRULY)
+
+    assert worker.ended_well()
+    for queue, message in messages.items():
+        assert f"shop {queue}#{message.pk} handled" in worker.output
+    assert SECRET not in worker.output
