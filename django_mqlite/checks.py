@@ -62,7 +62,24 @@ def check_engine(**_: Any) -> list[CheckMessage]:
                 id="mqlite.E002",
             )
         ]
-    return [*_check_version(connection), *_check_transaction_mode(connection)]
+    return [
+        *_check_version(connection),
+        *_check_transaction_mode(connection),
+        *_check_router(connection.alias),
+    ]
+
+
+def _check_router(alias: str) -> list[CheckMessage]:
+    wanted = get_settings().database
+    if wanted in (None, alias):
+        return []
+    return [
+        Warning(
+            f"MQLITE['DATABASE'] is {wanted!r}, but the queue's tables are in {alias!r}.",
+            hint="Add 'django_mqlite.routers.MqliteRouter' to DATABASE_ROUTERS.",
+            id="mqlite.W005",
+        )
+    ]
 
 
 def _check_version(connection: Any) -> list[CheckMessage]:

@@ -7,8 +7,6 @@ from functools import partial
 from random import random
 from typing import TYPE_CHECKING, Any
 
-from django.db import transaction
-
 from . import signals
 from .doorbell import ring
 from .exceptions import QueueNotFound
@@ -19,6 +17,7 @@ from .store import settle as settles
 from .store.claim_attempt import remember_attempt, replay_attempt
 from .store.queues import queue_names
 from .store.rows import MessageRow
+from .transactions import after_commit
 from .types import Abandonment, Completion, Deferral, Lease, Outcome, Rejection, State
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def settle(connection: Any, settlements: Sequence[Settlement], *, now: int) -> l
     if any(s.message.line is not None for s in settlements):
         tell.append(partial(ring, connection.alias))  # the next in the line may go
     if tell:
-        transaction.on_commit(partial(_tell, tell), using=connection.alias, robust=True)
+        after_commit(connection.alias, partial(_tell, tell))
     return held
 
 

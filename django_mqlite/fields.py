@@ -19,7 +19,7 @@ def moment(epoch_ms: int) -> datetime | None:
 def epoch_ms(at: datetime) -> int:
     """The epoch millisecond of an aware datetime; a naive one is a ValueError, not a guess."""
     if at.tzinfo is None:
-        raise ValueError(f"{at!r} has no time zone; pass an aware datetime, e.g. timezone.now()")
+        raise ValueError(f"{at!r} has no time zone; pass an aware one, e.g. datetime.now(UTC)")
     return (at - EPOCH) // timedelta(milliseconds=1)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from django.db import IntegrityError, connections, transaction
+from django.db import IntegrityError, connections
 
 from . import clock, signals
 from .conf import get_settings
@@ -13,7 +13,7 @@ from .doorbell import ring
 from .fields import moment
 from .models import Message
 from .store import claim_attempt, deduplicate, prune, reap, receipt, redrive
-from .transactions import write_transaction
+from .transactions import after_commit, write_transaction
 from .types import State
 
 logger = logging.getLogger("django_mqlite")
@@ -26,7 +26,7 @@ def release_expired(using: str, *, limit: int) -> int:
         released = reap.release_expired(connection, now=now, limit=limit)
         if released:
             tell = partial(_tell, using, released, now, "its lease ran out")
-            transaction.on_commit(tell, using=using, robust=True)
+            after_commit(using, tell)
     return len(released)
 
 
@@ -37,7 +37,7 @@ def release_worker(using: str, worker: str, *, reason: str, limit: int) -> int:
         released = reap.release_worker(connection, worker, reason=reason, now=now, limit=limit)
         if released:
             tell = partial(_tell, using, released, now, f"worker {worker} died: {reason}")
-            transaction.on_commit(tell, using=using, robust=True)
+            after_commit(using, tell)
     return len(released)
 
 
@@ -46,7 +46,7 @@ def activate_due(using: str, *, limit: int) -> int:
     with write_transaction(using) as connection:
         count = reap.activate_due(connection, now=clock.now_ms(), limit=limit)
         if count:
-            transaction.on_commit(partial(ring, using), using=using, robust=True)
+            after_commit(using, partial(ring, using))
     return count
 
 
@@ -59,12 +59,12 @@ def expire(using: str, *, limit: int) -> int:
 def _bury(connection: Any, ids: Sequence[int]) -> int:
     buried = reap.bury_expired(connection, ids, now=clock.now_ms())
     using = connection.alias
-    transaction.on_commit(partial(_tell_expired, using, buried), using=using, robust=True)
+    after_commit(using, partial(_tell_expired, using, buried))
     return len(buried)
 
 
 def _discard(connection: Any, ids: Sequence[int]) -> int:
-    transaction.on_commit(partial(ring, connection.alias), using=connection.alias, robust=True)
+    after_commit(connection.alias, partial(ring, connection.alias))
     return reap.discard_expired(connection, ids, now=clock.now_ms())
 
 

@@ -153,7 +153,8 @@ class Message(models.Model):
         """The work is done: delete the message, or keep it as completed where its queue says so.
 
         Inside `transaction.atomic()` the completion commits or rolls back with the caller's writes.
-        Raises LockLost if the lease is over.
+        Completing again within 30 minutes is a success that changes nothing. Raises LockLost if
+        the lease is over, or was settled otherwise.
         """
         self._settle("complete", Completion())
 
@@ -163,7 +164,8 @@ class Message(models.Model):
         """The delivery failed: give the message back, at its bound to the dead letters.
 
         After `delay` (timedelta or seconds; 0 is at once), by default after the queue's backoff.
-        `error` is remembered in `errors`. Raises LockLost if the lease is over.
+        `error` is remembered in `errors`. The same again within 30 minutes is a success that
+        changes nothing; with another delay it is LockLost, as it is where the lease is over.
         """
         delay_ms = None if delay is None else milliseconds(delay, "delay")
         self._settle("abandon", Abandonment(delay_ms=delay_ms), error)
@@ -171,24 +173,35 @@ class Message(models.Model):
     def reject(
         self, reason: str, description: str = "", *, error: BaseException | str | None = None
     ) -> None:
-        """The message can never succeed: dead-letter it. Raises LockLost if the lease is over."""
+        """The message can never succeed: dead-letter it for `reason`, a short name to search for.
+
+        The same again within 30 minutes is a success that changes nothing; anything else is
+        LockLost, as it is where the lease is over. An empty reason is a ValueError.
+        """
+        if not reason:
+            raise ValueError("reject() needs a reason to search for")
         self._settle("reject", Rejection(reason=reason, description=description), error)
 
     def defer(self) -> None:
         """Set the message aside: nobody is given it until claim_deferred() asks for its id.
 
-        It keeps its place: the rest of its group waits. Raises LockLost if the lease is over.
+        It keeps its place: the rest of its group waits. Deferring again within 30 minutes is a
+        success that changes nothing. Raises LockLost if the lease is over.
         """
         self._settle("defer", Deferral())
 
     def cancel(self) -> bool:
-        """Delete the message if it is scheduled and was never delivered; False otherwise."""
+        """Delete the message if it is scheduled and was never delivered; False otherwise.
+
+        So the second time it is False.
+        """
         return self._manager().cancel(self.pk)
 
     def renew(self, lock_duration: Duration | None = None) -> None:
         """Count the lease afresh from now, for `lock_duration` or the queue's.
 
-        Never shortens it. Raises LockLost if it is over: an expired lease cannot be revived.
+        Never shortens it; renewing again counts from then. Raises LockLost if it is over: an
+        expired lease cannot be revived.
         """
         if not self._manager().renew_many([self], lock_duration)[0]:
             raise LockLost(self.queue, self.pk, "renew")

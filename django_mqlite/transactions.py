@@ -1,7 +1,7 @@
 """Whose transaction a verb runs in: one of ours, or a part of the caller's."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,6 +38,17 @@ def _immediate(connection: Any) -> Iterator[None]:
         yield
     finally:
         connection.transaction_mode = mode
+
+
+def after_commit(using: str, act: Callable[[], object]) -> None:
+    """Do `act` once what was written is committed; what it raises is logged.
+
+    A caller who has turned autocommit off commits without telling Django: then it is not done at
+    all, because doing it before could be a lie. Workers see the commit at their next look.
+    """
+    connection = connections[using]
+    if connection.in_atomic_block or connection.get_autocommit():
+        transaction.on_commit(act, using=using, robust=True)
 
 
 LONGEST_GAP = 0.05

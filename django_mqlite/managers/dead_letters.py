@@ -5,7 +5,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from django.db import models, transaction
+from django.db import models
 from django.db.models import F, Func, Value
 from django.db.models.functions import Cast
 
@@ -16,7 +16,7 @@ from ..exceptions import GroupRequired
 from ..fields import moment
 from ..store import browse
 from ..store import redrive as store
-from ..transactions import one_of_many, write_transaction
+from ..transactions import after_commit, one_of_many, write_transaction
 from ..types import State
 from .base import BATCH, VerbManager, must_exist, positive
 from .rows import from_rows
@@ -178,7 +178,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
             else:
                 moved = store.redrive_into(connection, dues, into, now=now)
             self._tell(signals.messages_redriven, moved)
-            transaction.on_commit(partial(ring, alias), using=alias, robust=True)
+            after_commit(alias, partial(ring, alias))
         return moved
 
     def _purge_batch(self, ids: Sequence[int]) -> int:
@@ -198,7 +198,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
             count=count,
             using=self.using_alias,
         )
-        transaction.on_commit(send, using=self.using_alias, robust=True)
+        after_commit(self.using_alias, send)
 
 
 def _checked_rate(rate: float) -> float:

@@ -1,12 +1,10 @@
 """New messages: enqueue, enqueue_many, publish."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Unpack
-
-from django.db import transaction
 
 from .. import clock
 from ..conf import get_settings
@@ -17,7 +15,7 @@ from ..exceptions import DuplicateConflict, TopicNotFound
 from ..filters import lets_in, names_of
 from ..store.enqueue import Stored
 from ..store.topics import routes, topic_names
-from ..transactions import write_transaction
+from ..transactions import after_commit, write_transaction
 from ..types import NewMessage
 from .base import VerbManager
 from .rows import duplicate_of, from_new_row
@@ -62,6 +60,8 @@ class EnqueueVerbs(VerbManager["Message"]):
         deduplication window a key that is used with another body does not stop the rest: its slot
         of the answer is the DuplicateConflict. Raises what enqueue() raises.
         """
+        if isinstance(items, str | bytes | Mapping):
+            raise TypeError(f"items is a sequence of messages, not one {type(items).__name__}")
         drafts = [item if isinstance(item, Draft) else Draft(item) for item in items]
         news = [self._drafted(queue, one.data, {**common, **one.options}) for one in drafts]
         with write_transaction(self.using_alias) as connection:
@@ -113,7 +113,7 @@ class EnqueueVerbs(VerbManager["Message"]):
 
     def _ring_after_commit(self) -> None:
         alias = self.using_alias
-        transaction.on_commit(partial(ring, alias), using=alias, robust=True)
+        after_commit(alias, partial(ring, alias))
 
 
 def _stored(connection: Any, new: NewMessage, now: int) -> Stored | int:

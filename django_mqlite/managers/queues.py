@@ -5,7 +5,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import transaction
 
 from .. import clock
 from ..conf import get_settings, queue_columns, queue_config
@@ -15,7 +14,7 @@ from ..names import checked_name
 from ..store import queues
 from ..store.meta import write_schema_token
 from ..store.topics import name_holder
-from ..transactions import write_transaction
+from ..transactions import after_commit, write_transaction
 from ..types import QueueConfig, QueueStats
 from .base import VerbManager
 
@@ -82,9 +81,7 @@ class QueueManager(VerbManager["Queue"]):
         """Pause or resume; whether that was a change."""
         with write_transaction(self.using_alias) as connection:
             changed = queues.pause_queue(connection, queue.pk, paused=paused, now=clock.now_ms())
-            transaction.on_commit(
-                partial(ring, self.using_alias), using=self.using_alias, robust=True
-            )
+            after_commit(self.using_alias, partial(ring, self.using_alias))
         queue.paused = paused
         return changed
 

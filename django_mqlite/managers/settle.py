@@ -31,7 +31,12 @@ class SettleVerbs(VerbManager["Message"]):
             return settle(connection, [settlement], now=clock.now_ms())[0]
 
     def complete_many(self, messages: Sequence["Message"]) -> list[bool]:
-        """Complete all of them in one statement; for each whether its lease still held."""
+        """Complete all of them in one statement; for each whether its lease still held.
+
+        Within 30 minutes the same again is True again and changes nothing. Messages of another
+        database are a ValueError.
+        """
+        self._of_this_database(messages)
         settlements = [Settlement(message=message, outcome=Completion()) for message in messages]
         with _states_kept(settlements), write_transaction(self.using_alias) as connection:
             return settle(connection, settlements, now=clock.now_ms())
@@ -60,14 +65,24 @@ class SettleVerbs(VerbManager["Message"]):
         """Renew all their leases in one statement; for each whether it still held.
 
         `locked_until` of the renewed ones tells the new deadline. A lease is never shortened and an
-        expired one never revived.
+        expired one never revived. Doing it again counts from then. Messages of another database are
+        a ValueError.
         """
+        self._of_this_database(messages)
         leases = [lease for message in messages if (lease := message.lease)]
         until = self.renew_leases(leases, lock_duration)
         for message in messages:
             if message.lease in until:
                 message.locked_until = moment(until[message.lease])
         return [message.lease in until for message in messages]
+
+    def _of_this_database(self, messages: Iterable["Message"]) -> None:
+        for message in messages:
+            if message._state.db not in (None, self.using_alias):
+                raise ValueError(
+                    f"{message} is of database {message._state.db!r}: use "
+                    f"Message.objects.db_manager({message._state.db!r})"
+                )
 
     def renew_leases(
         self, leases: Sequence[Lease], lock_duration: Duration | None = None

@@ -16,6 +16,7 @@ from .executor import Executor
 from .lease_keeper import LeaseKeeper
 from .options import WorkerOptions
 from .pool import Pool
+from .progress import burst_progress
 from .reaper import Reaper
 from .registry import Entry
 from .stop import Stop
@@ -45,7 +46,7 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Sto
     """
     wakeup = Wakeup(options.using)
     stop.on_request(wakeup.notify)
-    pool = _pool(options, handlers, wakeup)
+    pool = _pool(options, handlers, wakeup, stop)
     keeper = _keeper(options, handlers, pool, stop)
     keeper.start()
     entry = Entry(options)
@@ -60,7 +61,9 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Sto
     logger.info("worker %s serves %s", options.name, ", ".join(options.queues))
     error = None
     try:
-        consumer.run()
+        with burst_progress(options.using, options.queues, wanted=options.burst) as advance:
+            consumer.on_claimed = advance
+            consumer.run()
     except Error as caught:
         error = caught
     finally:
@@ -74,14 +77,16 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Sto
     return Ended(running=len(pool.running), error=error, failed=failed)
 
 
-def _pool(options: WorkerOptions, handlers: Mapping[str, Handler], wakeup: Wakeup) -> Pool:
+def _pool(
+    options: WorkerOptions, handlers: Mapping[str, Handler], wakeup: Wakeup, stop: Stop
+) -> Pool:
     executor = Executor(handlers=handlers, using=options.using)
     return Pool(
         executor.run,
         threads=options.threads,
         on_finished=wakeup.notify,
         is_async=executor.is_async,
-        loop=EventLoop(executor.run_async),
+        loop=EventLoop(executor.run_async, on_stopped=partial(stop.request, failed=True)),
     )
 
 

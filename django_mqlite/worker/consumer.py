@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable, Sequence
 
 from django.db import Error, IntegrityError, reset_queries
 
@@ -15,6 +16,7 @@ from .faults import Faults
 from .memory import Memory
 from .options import WorkerOptions
 from .outcome import outcome_of
+from .parent import Parent
 from .pool import Pool
 from .reaper import LONGEST_REST, Reaper
 from .registry import Entry
@@ -41,12 +43,14 @@ class Consumer:
         entry: Entry | None = None,
     ) -> None:
         self.claimed = 0
+        self.on_claimed: Callable[[int], None] = lambda count: None
         self._options = options
         self._pool = pool
         self._wakeup = wakeup
         self._stop = stop
         self._reaper = reaper
         self._entry = entry
+        self._parent = None if options.supervised else Parent()
         self._memory = Memory(options.max_memory_mb)
         self._file = DatabaseFile(options.using)
         self._reap_at = 0.0
@@ -55,6 +59,7 @@ class Consumer:
         self._faults = Faults()
         self._unsettled: list[Settlement] = []
         self._idle = False
+        self._turn = 0
         self._deadline = 0.0
         self._messages = Message.objects.db_manager(options.using)
 
@@ -87,6 +92,12 @@ class Consumer:
 
     @property
     def _done(self) -> bool:
+        if self._parent is not None and self._parent.gone:
+            logger.warning(
+                "the process that started this worker is gone; draining (nohup, setsid or a "
+                "process manager keep a worker without one)"
+            )
+            self._stop.request()
         if self._stop.requested or self._quota == 0 or self._memory.exceeded:
             return True
         return self._options.burst and self._idle
@@ -154,9 +165,16 @@ class Consumer:
         if not self._look or self._free == 0:
             return []
         claimable = self._messages.claimable()
-        queues = [queue for queue in self._options.queues if queue in claimable]
+        queues = [queue for queue in self._in_order() if queue in claimable]
         self._look = bool(queues)
         return queues
+
+    def _in_order(self) -> Sequence[str]:
+        queues = self._options.queues
+        if not self._options.in_turn:
+            return queues
+        self._turn = (self._turn + 1) % len(queues)
+        return (*queues[self._turn :], *queues[: self._turn])
 
     @property
     def _free(self) -> int:
@@ -179,6 +197,7 @@ class Consumer:
         self._unsettled = []
         self._look = True  # a settled head may have let the next of its group pass
         self.claimed += len(messages)
+        self.on_claimed(len(messages))
         for message in messages:
             self._pool.start(message)
 

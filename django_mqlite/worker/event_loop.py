@@ -1,6 +1,7 @@
 """The one event loop of a worker process, for its async handlers."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from threading import Thread
@@ -9,14 +10,24 @@ from typing import Any
 from ..models import Message
 from .executor import Finished
 
+logger = logging.getLogger("django_mqlite.worker")
+
 OnFinished = Callable[[Finished], None]
 
 
 class EventLoop:
     """Runs coroutines in a thread of its own, which starts with the first of them."""
 
-    def __init__(self, run: Callable[[Message], Coroutine[Any, Any, Finished]]) -> None:
+    def __init__(
+        self,
+        run: Callable[[Message], Coroutine[Any, Any, Finished]],
+        *,
+        on_stopped: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_stopped` is called when a handler has stopped the loop under all of them."""
         self._run = run
+        self._on_stopped = on_stopped
+        self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
         # Touched in the loop's thread only.
@@ -32,20 +43,38 @@ class EventLoop:
         self._running_loop().call_soon_threadsafe(self._cancel, message, because)
 
     def close(self) -> None:
-        """End the loop; tasks that still run end where they are."""
-        if self._loop is not None and self._thread is not None:
+        """End the loop; tasks that still run are cancelled, their messages have been given back."""
+        self._closing = True
+        if self._loop is None or self._thread is None:
+            return
+        if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(timeout=5)
-            if not self._tasks:
-                self._loop.close()
+        if not self._thread.is_alive():  # or a coroutine blocks it, and it goes with the process
+            self._cancel_rest(self._loop)
+            self._loop.close()
+
+    def _cancel_rest(self, loop: asyncio.AbstractEventLoop) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=1))
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            run = self._loop.run_forever
+            run = self._run_until_closed
             self._thread = Thread(target=run, name="mqlite-event-loop", daemon=True)
             self._thread.start()
         return self._loop
+
+    def _run_until_closed(self) -> None:
+        assert self._loop is not None  # noqa: S101 - it has just been made
+        self._loop.run_forever()
+        if not self._closing:
+            logger.error("a handler has stopped the event loop of all async handlers")
+            self._on_stopped()
 
     def _begin(self, message: Message, on_finished: OnFinished) -> None:
         task = asyncio.get_running_loop().create_task(self._run(message))

@@ -1,5 +1,6 @@
 """One message, one handler, one thread or task: run it and say how it ended."""
 
+import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Mapping
@@ -8,7 +9,7 @@ from functools import partial
 from typing import Any, cast
 
 from asgiref.sync import async_to_sync, sync_to_async
-from django.db import connections, reset_queries, transaction
+from django.db import Error, connections, reset_queries, transaction
 
 from ..handlers import Handler
 from ..logs import current_message
@@ -57,6 +58,8 @@ class Executor:
             return Finished(message=message, error=error)
         finally:
             tidy_connections()
+            if not handler.atomic:
+                believe_the_file(message)
             current_message.set(None)
         return Finished(message=message, error=None)
 
@@ -103,6 +106,19 @@ def _tidy_after_coroutine() -> None:
     tidy_connections()
 
 
+def believe_the_file(message: Message) -> None:
+    """Take a settle of the handler's own for undone that its transaction has rolled back.
+
+    Then the delivery still has to be settled, and the instance does not know it.
+    """
+    if message.state == State.LOCKED:
+        return
+    messages = Message.objects.using(message._state.db)
+    with contextlib.suppress(Error):  # unknown: the lease decides in the end
+        if messages.filter(pk=message.pk, lock_token=message.claimed_token).exists():
+            message.state = State.LOCKED
+
+
 def tidy_connections() -> None:
     """Leave no connection behind that the next message could not use.
 
@@ -125,10 +141,16 @@ def _tidy(connection: Any) -> None:
     elif connection.vendor != "sqlite":
         connection.close_if_unusable_or_obsolete()
     elif connection.errors_occurred or _left_open(connection):
-        connection.close()
+        connection.close()  # which rolls back what the handler has begun and not ended
 
 
 def _left_open(connection: Any) -> bool:
-    """Whether the handler has turned autocommit off, so that nothing more would be committed."""
-    is_open = connection.connection is not None
-    return is_open and connection.autocommit != connection.settings_dict["AUTOCOMMIT"]
+    """Whether the handler has left a transaction open, or turned autocommit off.
+
+    It would hold the write lock of the whole file for as long as this thread lives.
+    """
+    driver = connection.connection
+    if driver is None:
+        return False
+    changed = connection.autocommit != connection.settings_dict["AUTOCOMMIT"]
+    return bool(driver.in_transaction or changed)

@@ -18,13 +18,15 @@ def unique_part() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """The options of `runworker`. Queues are served strictly in their order; times in seconds.
+    """The options of `runworker`; times in seconds.
 
+    Queues are served in their order, strictly or, if `in_turn`, each first in its turn.
     `supervised`: a supervisor watches the process and kills it where a thread cannot be stopped.
     """
 
     using: str
     queues: tuple[str, ...]
+    in_turn: bool = False
     threads: int = 4
     burst: bool = False
     max_messages: int | None = None

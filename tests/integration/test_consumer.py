@@ -233,7 +233,7 @@ def test_a_head_that_is_completed_lets_the_next_of_its_group_pass(make_consumer,
 
 
 def test_a_burst_goes_on_with_the_next_of_a_line(make_consumer, pool, group_queue):
-    first, second = enqueue(group_queue, 2, group_id="a")
+    _first, second = enqueue(group_queue, 2, group_id="a")
     consumer = make_consumer(queues=("groups",), burst=True)
     settle_down(consumer)
     pool.end(pool.running[0])

@@ -57,7 +57,7 @@ def children():
 def test_every_row_of_the_table_names_tests_that_exist():
     text = (ROOT / "docs" / "worker.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if re.match(r"\| (idle|busy), ", line)]
-    assert len(rows) == 12
+    assert len(rows) == 13
 
     for row in rows:
         cited = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row)
@@ -206,3 +206,14 @@ def test_a_reloading_worker_can_be_stopped(database, busy, go_on, reloading):
 
     assert worker.ended_well()
     assert database.state(message) == "gone"
+
+
+def test_an_orphaned_worker_of_one_process_drains(busy, go_on, database):
+    worker, message = busy(launcher=("-m", "tests.support.in_between"))
+    orphan = psutil.Process(worker.pid).children()[0]
+
+    worker.popen.kill()
+    go_on()
+
+    wait_until(lambda: not orphan.is_running(), "the orphan to end")
+    assert database.row(message) is None

@@ -4,6 +4,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
+from django.db import connections
 
 from django_mqlite.checks import queue_alias
 from django_mqlite.management.inspection.errors import told_clearly
@@ -22,12 +23,17 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--database",
+            choices=tuple(connections),
+            help="the database of the queues; default: the one the routers name",
+        )
         parser.add_argument("--once", action="store_true", help="do what is due now, and end")
         parser.add_argument("--skip-checks", action="store_true", help="skip the system checks")
 
     def handle(self, *args: Any, **options: Any) -> None:
         with told_clearly():
-            using = queue_alias()
+            using = options["database"] or queue_alias()
             check_writable(using)
             if not options["skip_checks"]:
                 self.check()

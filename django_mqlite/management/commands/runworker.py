@@ -5,6 +5,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
+from django.db import connections
 
 from django_mqlite.checks import queue_alias
 from django_mqlite.handlers import get_handlers
@@ -31,7 +32,12 @@ class Command(BaseCommand):
             type=names,
             default=(),
             metavar="A,B",
-            help="in this order, * for the rest; default: all with a handler",
+            help="strictly in this order, * for the rest; default: all with a handler, in turn",
+        )
+        add(
+            "--database",
+            choices=tuple(connections),
+            help="the database of the queues; default: the one the routers name",
         )
         add("--exclude", type=names, default=(), metavar="A,B", help="not these")
         add("--threads", type=positive_int, default=4, metavar="N", help="handlers at once (4)")
@@ -64,13 +70,16 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         with told_clearly():
             handlers = get_handlers()
-            using = queue_alias()
+            using = options["database"] or queue_alias()
             check_writable(using)
             if not options["skip_checks"]:
                 self.check()
             queues = served_queues(using, handlers, options["queues"], options["exclude"])
             worker = WorkerOptions(
-                using=using, queues=queues, **{name: options[name] for name in OPTIONS}
+                using=using,
+                queues=queues,
+                in_turn=not options["queues"],
+                **{name: options[name] for name in OPTIONS},
             )
             stop = Stop()
             stop_on_signals(stop)
