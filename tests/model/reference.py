@@ -143,7 +143,7 @@ class Reference(Book):
         for record, token in zip(records, [*tokens, *missing], strict=False):
             record.state, record.token = "locked", token
             record.locked_until = self.now + (lock or self.queues[record.queue].lock_duration)
-            record.deliveries, record.delivered = record.deliveries + 1, True
+            record.deliveries, record.handled = record.deliveries + 1, True
         return list(records)
 
     # Rules 3 and 4: settle
@@ -214,7 +214,7 @@ class Reference(Book):
 
     def cancel(self, id: int) -> bool:
         record = self.messages.get(id)
-        if record is None or record.state != "scheduled" or record.delivered:
+        if record is None or record.state != "scheduled" or record.handled:
             return False
         self.delete(record, "cancelled")
         return True
@@ -248,11 +248,12 @@ class Reference(Book):
             moved = self.add(into, record.new, delay=delay)
             strict = self.queues[into].ordering_mode == "strict_fifo"
             moved.priority = 0 if strict else record.priority
-            moved.delivered = record.delivered
+            moved.handled = True
             self.delete(record, f"now {moved.id}")
             return moved.id
         record.deliveries = record.expires_at = record.finished_at = 0
         record.reason = record.description = None
+        record.handled = True
         self.wait(record, delay)
         self.enter(record)
         return record.id

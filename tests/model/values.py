@@ -64,7 +64,7 @@ class Record:
     locked_until: int = 0
     token: str | None = None
     deliveries: int = 0
-    delivered: bool = False
+    handled: bool = False  # delivered or redriven: no mere schedule any more
     finished_at: int = 0
     reason: str | None = None
     description: str | None = None
