@@ -47,13 +47,17 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     return []
 
 
+def _readable() -> bool:
+    """Whether check_settings has nothing to say; the other checks would only stumble."""
+    return not check_settings()
+
+
 @register("mqlite")
 def check_engine(**_: Any) -> list[CheckMessage]:
     """The queue's database is SQLite, new enough, and its transactions begin IMMEDIATE."""
-    try:
-        connection: Any = connections[queue_alias()]
-    except ImproperlyConfigured:
-        return []  # check_settings has said so
+    if not _readable():
+        return []
+    connection: Any = connections[queue_alias()]
     if connection.vendor != "sqlite":
         return [
             Error(
@@ -98,7 +102,7 @@ def _check_version(connection: Any) -> list[CheckMessage]:
             Warning(
                 f"SQLite {said} has the WAL-reset bug: a checkpoint that races a write can corrupt "
                 "the file, very rarely.",
-                hint="Use SQLite 3.51.3 or later, or silence this warning.",
+                hint="Use SQLite 3.53 or later (or 3.51.3, 3.50.7, 3.44.6), or silence this.",
                 id="mqlite.W001",
             )
         ]
@@ -123,12 +127,9 @@ def _check_transaction_mode(connection: Any) -> list[CheckMessage]:
 @register("mqlite", Tags.database)
 def check_database(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """WAL is on, and every handler's queue exists; asked only where the database may be."""
-    try:
-        alias = queue_alias()
-    except ImproperlyConfigured:
+    if not _readable() or queue_alias() not in (databases or ()):
         return []
-    if alias not in (databases or ()):
-        return []
+    alias = queue_alias()
     connection = connections[alias]
     try:
         return [*_check_journal_mode(connection), *_check_handlers()]

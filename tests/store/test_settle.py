@@ -621,3 +621,20 @@ def test_a_lost_lease_tells_nothing(clock, queue, told, django_capture_on_commit
         message.complete()
 
     assert told == []
+
+
+def test_a_rejection_needs_a_reason(queue):
+    message = enqueue_and_claim(queue)
+
+    with pytest.raises(ValueError, match="reason"):
+        message.reject("")
+
+    assert state_of(message) == "locked"
+
+
+@pytest.mark.parametrize("verb", ["complete_many", "renew_many"])
+def test_messages_of_another_database_are_refused_by_name(queue, verb):
+    message = enqueue_and_claim(queue)
+
+    with pytest.raises(ValueError, match="database 'default'"):
+        getattr(Message.objects.db_manager("other"), verb)([message])
