@@ -121,8 +121,9 @@ def test_nothing_of_a_message_can_become_markup(viewer, queue):
         properties={EVIL: EVIL},
     )
     claim_one("jobs", worker=EVIL).abandon(delay=0, error=ValueError(EVIL))
-    claimed = text_of(viewer.get(page_of(claim_one("jobs", worker=EVIL))))
-    Message.objects.get(pk=message.pk).reject(EVIL, EVIL, error=EVIL)
+    held = claim_one("jobs", worker=EVIL)
+    claimed = text_of(viewer.get(page_of(held)))
+    held.reject(EVIL, EVIL, error=EVIL)
 
     pages = [text_of(viewer.get(url)) for url in (page_of(message), MESSAGES, DEAD_LETTERS)]
 
