@@ -144,7 +144,8 @@ class Day:
         for worker in workers:
             worker.popen.send_signal(signal.SIGTERM)
         for worker in workers:
-            if (code := _code_of(worker)) != 0:
+            # One that is asked before it has come so far as to listen simply ends.
+            if (code := _code_of(worker)) not in (0, -signal.SIGTERM):
                 raise Trouble(f"{worker.name} ended with {code} on SIGTERM.\n{worker.tail()}")
             self.processes.forget(worker)
 

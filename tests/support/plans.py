@@ -55,12 +55,20 @@ def analyzed_database(population: str) -> sqlite3.Connection:
             for number in range(messages)
         ],
     )
-    records = [(f"q{number % queues}", number, NOW + number) for number in range(messages)]
+    records = [
+        {"queue": f"q{number % queues}", "number": number, "at": NOW + number}
+        for number in range(messages)
+    ]
     connection.executemany(
-        "INSERT INTO mqlite_settlement_receipts VALUES (?2, 't', ?1, 'complete', '', ?3)", records
+        "INSERT INTO mqlite_settlement_receipts VALUES (:number, 't', :queue, 'complete', '', :at)",
+        records,
     )
-    connection.executemany("INSERT INTO mqlite_dedup VALUES (?1, ?2, '', ?2, ?3)", records)
-    connection.executemany("INSERT INTO mqlite_receive_attempts VALUES (?1, ?2, '[]', ?3)", records)
+    connection.executemany(
+        "INSERT INTO mqlite_dedup VALUES (:queue, :number, '', :number, :at)", records
+    )
+    connection.executemany(
+        "INSERT INTO mqlite_receive_attempts VALUES (:queue, :number, '[]', :at)", records
+    )
     connection.execute("COMMIT")
     connection.execute("ANALYZE")
     return connection

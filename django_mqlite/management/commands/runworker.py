@@ -69,6 +69,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         with told_clearly():
+            stop = Stop()
+            stop_on_signals(stop)
             handlers = get_handlers()
             using = options["database"] or queue_alias()
             check_writable(using)
@@ -81,8 +83,6 @@ class Command(BaseCommand):
                 in_turn=not options["queues"],
                 **{name: options[name] for name in OPTIONS},
             )
-            stop = Stop()
-            stop_on_signals(stop)
             if not options["ignore_other_machines"]:
                 wait_for_other_machine(using, stop)
             if options["reload"]:
