@@ -464,11 +464,8 @@ class World:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_every_line_has_exactly_one_head_whatever_happens(db, operations):
-    before = transaction.savepoint()
-    try:
-        with use_clock(FakeClock()) as clock:
-            world = World(clock)
-            for operation in operations:
-                world.run(*operation)
-    finally:
-        transaction.savepoint_rollback(before)
+    with transaction.atomic(), use_clock(FakeClock()) as clock:
+        world = World(clock)
+        for operation in operations:
+            world.run(*operation)
+        transaction.set_rollback(True)
