@@ -464,8 +464,11 @@ class World:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_every_line_has_exactly_one_head_whatever_happens(db, operations):
-    with transaction.atomic(), use_clock(FakeClock()) as clock:
+    with connection.cursor() as cursor, use_clock(FakeClock()) as clock:
+        cursor.execute("SAVEPOINT before_the_operations")
         world = World(clock)
-        for operation in operations:
-            world.run(*operation)
-        transaction.set_rollback(True)
+        try:
+            for operation in operations:
+                world.run(*operation)
+        finally:
+            cursor.execute("ROLLBACK TO before_the_operations")
