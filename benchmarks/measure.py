@@ -4,8 +4,7 @@ import platform
 import sqlite3
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,13 +40,6 @@ def timed(operation: Callable[[], Any]) -> tuple[float, Any]:
     started = time.perf_counter()
     answer = operation()
     return (time.perf_counter() - started) * 1e6, answer
-
-
-@contextmanager
-def stopwatch() -> Iterator[Callable[[], float]]:
-    """Seconds since the block was entered."""
-    started = time.perf_counter()
-    yield lambda: time.perf_counter() - started
 
 
 def surroundings() -> dict[str, Any]:

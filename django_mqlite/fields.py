@@ -7,8 +7,6 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MAX_EPOCH_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, where Python's datetime ends."""
 
 
 def moment(epoch_ms: int) -> datetime | None:

@@ -193,7 +193,8 @@ class Message(models.Model):
     def cancel(self) -> bool:
         """Delete the message if it is scheduled and was never delivered; False otherwise.
 
-        So the second time it is False.
+        So the second time it is False. A redriven dead letter that rests because of a rate is no
+        schedule to cancel either.
         """
         return self._manager().cancel(self.pk)
 

@@ -5,8 +5,9 @@ comes back short, each batch in its own transaction, so that no other writer wai
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .settle import MAX_ERRORS
 from .statement import Connection, Statement, execute, fetch_all, fetch_one
@@ -20,6 +21,13 @@ class Released:
     message_id: int
     state: str
     delivery_count: int
+
+
+def _released(rows: Iterable[tuple[Any, ...]]) -> list[Released]:
+    return [
+        Released(queue=queue, message_id=id, state=state, delivery_count=deliveries)
+        for queue, id, state, deliveries in rows
+    ]
 
 
 # Served by mqlite_messages_locked (queue, locked_until) WHERE state = 'locked', one seek per queue.
@@ -65,10 +73,7 @@ RELEASE_EXPIRED = Statement(
 def release_expired(connection: Connection, *, now: int, limit: int) -> list[Released]:
     """Make at most `limit` messages whose lease ran out claimable again, or dead letters."""
     rows = fetch_all(connection, RELEASE_EXPIRED, now=now, limit=limit, max_errors=MAX_ERRORS)
-    return [
-        Released(queue=queue, message_id=id, state=state, delivery_count=deliveries)
-        for queue, id, state, deliveries in rows
-    ]
+    return _released(rows)
 
 
 # The same rule for the leases of one worker that is known to be gone: waiting for them to run out
@@ -122,10 +127,7 @@ def release_worker(
         limit=limit,
         max_errors=MAX_ERRORS,
     )
-    return [
-        Released(queue=queue, message_id=id, state=state, delivery_count=deliveries)
-        for queue, id, state, deliveries in rows
-    ]
+    return _released(rows)
 
 
 # Served by mqlite_messages_scheduled (queue, visible_at) WHERE state = 'scheduled', like above.
@@ -190,10 +192,7 @@ BURY_EXPIRED = Statement(
 def bury_expired(connection: Connection, ids: Sequence[int], *, now: int) -> list[Released]:
     """Make dead letters of these, as far as their time to live is still over."""
     rows = fetch_all(connection, BURY_EXPIRED, ids=json.dumps(list(ids)), now=now)
-    return [
-        Released(queue=queue, message_id=id, state=state, delivery_count=deliveries)
-        for queue, id, state, deliveries in rows
-    ]
+    return _released(rows)
 
 
 DISCARD_EXPIRED = Statement(

@@ -9,13 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 
-class Cursor(Protocol):
-    @property
-    def rowcount(self) -> int: ...
-    def execute(self, sql: str, params: Any = ..., /) -> Any: ...
-    def fetchall(self) -> list[tuple[Any, ...]]: ...
-
-
 class Connection(Protocol):
     """What the store needs of a connection; Django's database wrappers have it."""
 

@@ -5,7 +5,10 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from django.core.exceptions import ValidationError
 
-from django_mqlite.fields import MAX_EPOCH_MS, EpochMillisecondsField, epoch_ms, moment
+from django_mqlite.fields import EpochMillisecondsField, epoch_ms, moment
+
+MAX_EPOCH_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, where Python's datetime ends."""
 
 AT = datetime(2026, 1, 1, 0, 0, 0, 123_000, tzinfo=UTC)
 AT_MS = 1_767_225_600_123
