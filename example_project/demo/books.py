@@ -54,6 +54,11 @@ def is_drained() -> bool:
     return not Message.objects.filter(state__in=UNFINISHED).exists()
 
 
+def at_work() -> int:
+    """How many messages are handled now or wait for a worker, and for nothing else."""
+    return Message.objects.filter(state__in=[State.ACTIVE, State.LOCKED]).count()
+
+
 def are_finished(references: Sequence[str]) -> bool:
     """Whether each of these messages is completed or a dead letter."""
     unfinished = Message.objects.filter(state__in=UNFINISHED, message_id__in=references)

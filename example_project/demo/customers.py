@@ -83,11 +83,13 @@ class Customers:
     _threads: list[Thread] = field(default_factory=list)
 
     def start(self, wishes: Iterable[Wish]) -> None:
+        """Place these too; may be called while others are still being placed."""
         for wish in wishes:
             self._wishes.put(wish)
-        self._threads = [Thread(target=self._order, daemon=True) for _ in range(THREADS)]
-        for thread in self._threads:
+        threads = [Thread(target=self._order, daemon=True) for _ in range(THREADS)]
+        for thread in threads:
             thread.start()
+        self._threads += threads
 
     @property
     def are_done(self) -> bool:
