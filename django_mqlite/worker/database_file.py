@@ -22,8 +22,8 @@ class DatabaseFile:
         """Ask to stop, once, where another file or none has taken its place."""
         if self._look() != self._opened and not stop.requested:
             logger.error(
-                "%s was replaced or removed; the worker ends, to be started on the file that is "
-                "there now. Stop workers before putting a file in the place of their database",
+                "%s was replaced or removed; this process ends, to be started on the file that "
+                "is there now. Stop workers before putting a file in the place of their database",
                 self._path,
             )
             stop.request(failed=True)

@@ -1,15 +1,19 @@
 """The reaper: looks when the next thing is due, sweeps, rests."""
 
+import logging
 import time
 from collections.abc import Mapping
 
 from django.db import Error
 
 from ..maintenance import next_event_in
+from .database_file import DatabaseFile
 from .faults import Faults
 from .registry import release_gone
 from .stop import Stop
 from .sweeps import BATCH, HOUSEKEEPING, URGENT, Sweep, run_round
+
+logger = logging.getLogger("django_mqlite.worker")
 
 LONGEST_REST = 1.0
 """Seconds: a step of the clock, or the death of a worker of this machine, is noticed so soon."""
@@ -52,10 +56,16 @@ class Reaper:
         return max(run_round(sweeps, self._using).values()) >= BATCH
 
     def run(self, stop: Stop) -> None:
-        """Reap until asked to stop: a process of its own, beside workers that do not reap."""
+        """Reap until asked to stop: a process of its own, beside workers that do not reap.
+
+        Asks to stop itself, with `stop.failed`, when the database was replaced by another file.
+        """
         faults = Faults()
+        file = DatabaseFile(self._using)
+        logger.info("the reaper reaps in database %r", self._using)
         while not stop.wait(self._rest(faults)):
-            pass
+            file.check(stop)
+        logger.info("the reaper stops")
 
     def _rest(self, faults: Faults) -> float:
         try:

@@ -80,6 +80,7 @@ class Supervisor:
         self._processes = processes
         self._children: list[Child] = []
         self._failures = 0
+        self._burst_failed = False
         self._start_at = 0.0
         self._kept = KeptLeases(options.using, handlers)
         self._faults = Faults()
@@ -101,12 +102,16 @@ class Supervisor:
                 wait([self._bell, *sentinels], self.poll())
         finally:
             self._shut_down()
-        return 1 if self._stop.failed or self._failures >= GIVE_UP_AFTER else 0
+        return 1 if self._stop.failed or self._gave_up or self._burst_failed else 0
 
     @property
     def _done(self) -> bool:
         over = self._options.burst and self._started_all and not self._children
-        return self._stop.requested or over or self._failures >= GIVE_UP_AFTER
+        return self._stop.requested or over or self._gave_up
+
+    @property
+    def _gave_up(self) -> bool:
+        return self._failures >= GIVE_UP_AFTER
 
     @property
     def _started_all(self) -> bool:
@@ -138,6 +143,8 @@ class Supervisor:
             expected = code == 0 or self._stop.requested
             said = logger.info if expected else logger.error
             said("worker process %s has ended with exit code %s", child.name, code)
+            # Nobody takes its place in a burst, and what it held may still be there.
+            self._burst_failed |= self._options.burst and not expected
             has_failed = code != 0 and (child.age < YOUNG or not self._has_registered(child))
             self._release(child, f"its process has ended with exit code {code}")
             self._failures = self._failures + 1 if has_failed else 0

@@ -1,19 +1,27 @@
 """What ends a worker's rest: a finished handler, a commit, the wish to stop, or time."""
 
 import contextlib
-import os
 import selectors
 import socket
+import sys
 from pathlib import Path
+from typing import Protocol
 
 from ..doorbell import doorbell_path
-from .inotify import watch_attributes
 
 SLOW_POLL = 0.1
 """Seconds between two looks where the doorbell is heard: for commits that did not ring."""
 
 FAST_POLL = 0.02
 """The same where no doorbell can be heard."""
+
+
+class Doorbell(Protocol):
+    """A file whose times are watched."""
+
+    def fileno(self) -> int: ...
+    def drain(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class Wakeup:
@@ -42,8 +50,11 @@ class Wakeup:
     def wait(self, seconds: float) -> None:
         """Rest until something happens, at most so long."""
         for key, _ in self._selector.select(seconds):
-            with contextlib.suppress(BlockingIOError):
-                os.read(key.fd, 4096)
+            if key.fileobj is self._doorbell:
+                self._doorbell.drain()
+            else:
+                with contextlib.suppress(BlockingIOError):
+                    self._reader.recv(4096)
 
     def close(self) -> None:
         """Give the descriptors back."""
@@ -51,12 +62,28 @@ class Wakeup:
         self._reader.close()
         self._writer.close()
         if self._doorbell is not None:
-            os.close(self._doorbell)
+            self._doorbell.close()
 
 
-def _listen(path: Path | None) -> int | None:
+def _listen(path: Path | None) -> Doorbell | None:
+    """None where nothing can be heard: no file, no permission, or Windows."""
     if path is None:
         return None
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # another user's, say, can still be watched
         path.touch()
-    return watch_attributes(path)
+    with contextlib.suppress(OSError):
+        return _watch(path)
+    return None
+
+
+def _watch(path: Path) -> Doorbell | None:
+    watch: Doorbell | None = None
+    if sys.platform == "linux":
+        from .inotify import Inotify  # noqa: PLC0415 - only there
+
+        watch = Inotify(path)
+    elif sys.platform != "win32":
+        from .kqueue import Kqueue  # noqa: PLC0415 - only there
+
+        watch = Kqueue(path)
+    return watch

@@ -106,8 +106,10 @@ def test_a_database_that_becomes_read_only_is_told_and_settled_once_it_can_be(
 
 
 @pytest.mark.parametrize("how", ["replaced", "removed"])
-def test_a_worker_whose_file_is_taken_away_says_so_and_ends(database, how):
-    worker = database.start().wait_ready()
+@pytest.mark.parametrize(("command", "ready"), [("runworker", "serves"), ("runreaper", "reaps")])
+def test_a_process_whose_file_is_taken_away_says_so_and_ends(database, command, ready, how):
+    worker = database.run(command)
+    worker.wait_said(f" {ready} ")
     database.close()
     if how == "replaced":
         copy = shutil.copy(database.path, database.beside / "restored.sqlite3")

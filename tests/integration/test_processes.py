@@ -255,6 +255,21 @@ def test_a_burst_ends_when_nothing_is_left_to_claim(database, start):
     assert sorted(database.handled()) == ids
 
 
+def test_a_burst_in_which_a_process_died_does_not_end_as_if_all_were_well(database, start):
+    queue = database.queue("jobs")
+    queue.max_delivery_count = 1
+    queue.save()
+    database.enqueue("jobs", {"kill": True})
+
+    burst = start("--burst").worker
+
+    assert burst.exit_code() == 1
+    assert "exit code -9" in burst.output
+    assert [letter.dead_letter_reason for letter in database.dead_letters()] == [
+        "MaxDeliveryCountExceeded"
+    ]
+
+
 # Handlers that hold the interpreter or never end
 
 

@@ -1,5 +1,6 @@
 """manage.py runreaper: ends leases that ran out and activates what is due."""
 
+import sys
 from argparse import ArgumentParser
 from typing import Any
 
@@ -44,3 +45,5 @@ class Command(BaseCommand):
                 stop = Stop()
                 stop_on_signals(stop)
                 Reaper(using).run(stop)
+                if stop.failed:
+                    sys.exit(1)
