@@ -5,6 +5,7 @@ import queue
 import random
 import uuid
 from collections.abc import Container, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from http.cookies import SimpleCookie
@@ -100,9 +101,9 @@ class Customers:
 
     def _order(self) -> None:
         try:
-            visit = Visit(self.port)
-            while True:
-                self.answers.append(visit.place(self._wishes.get_nowait()))
+            with closing(Visit(self.port)) as visit:
+                while True:
+                    self.answers.append(visit.place(self._wishes.get_nowait()))
         except queue.Empty:
             return
         except (OSError, HTTPException, ValueError, KeyError) as error:
@@ -138,6 +139,9 @@ class Visit:
         return Answer(
             wish=wish, status=response.status, order=written["order"], message=written["message"]
         )
+
+    def close(self) -> None:
+        self._connection.close()
 
     def _ask(self, *request: Any, expected: Container[int]) -> tuple[HTTPResponse, bytes]:
         self._connection.request(*request)

@@ -3,7 +3,6 @@
 import configparser
 import json
 import logging.config
-import os
 import re
 import shlex
 import shutil
@@ -16,11 +15,11 @@ import pytest
 
 from django_mqlite.logs import MessageFilter
 from django_mqlite.management.commands.runworker import Command
+from tests.support.shop import MANAGE, migrated_shop
 from tests.support.source import ROOT
 from tests.support.waiting import PATIENCE, wait_until
 
 TEXT = (ROOT / "docs" / "worker.md").read_text(encoding="utf-8")
-MANAGE = ["-m", "example_project.manage"]
 
 
 def block(language: str, containing: str = "") -> str:
@@ -38,7 +37,7 @@ def unit() -> dict[str, str]:
 
 
 def procfile() -> dict[str, str]:
-    return dict(line.split(": ", 1) for line in block("", "web: ").splitlines())
+    return dict(line.split(": ", 1) for line in block("", "web: gunicorn").splitlines())
 
 
 def dockerfile() -> list[str]:
@@ -57,12 +56,7 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
     """The environment of the example project with a database of its own."""
-    path = tmp_path_factory.mktemp("shop") / "shop.sqlite3"
-    environment = {**os.environ, "SHOP_DATABASE": str(path)}
-    environment.pop("DJANGO_SETTINGS_MODULE", None)
-    command = [sys.executable, *MANAGE, "migrate", "--verbosity=0"]
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=PATIENCE)
-    return environment
+    return migrated_shop(tmp_path_factory.mktemp("shop") / "shop.sqlite3")
 
 
 def here(command: list[str]) -> list[str]:
