@@ -1,6 +1,9 @@
 """Handlers of the workers that are measured."""
 
 import time
+from pathlib import Path
+
+from django.conf import settings
 
 from django_mqlite import handler
 from django_mqlite.models import Message, Queue
@@ -15,6 +18,15 @@ def do_nothing(message: Message) -> None:
 def stamp(message: Message) -> None:
     """Say on standard output when the handler began."""
     print(f"{message.pk} {time.time_ns()}", flush=True)
+
+
+@handler("starts")
+def start(message: Message) -> None:
+    """Note each start; a first delivery takes as long as its message says."""
+    with (Path(settings.DIRECTORY) / "starts").open("a") as starts:
+        starts.write(f"{message.pk} {message.delivery_count} {time.time_ns()}\n")
+    if message.delivery_count == 1 and message.body:
+        time.sleep(message.data["seconds"])
 
 
 @handler("reads")

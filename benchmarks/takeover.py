@@ -1,0 +1,110 @@
+"""How soon a message is begun that another worker has left, or that a foreign program wrote."""
+
+import os
+import sqlite3
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from subprocess import Popen
+from threading import Event
+
+import psutil
+from django.conf import settings
+
+from benchmarks.processes import running_worker
+from django_mqlite.models import Message, Queue
+from django_mqlite.workers import live_workers
+
+ROUNDS = int(os.environ.get("MQLITE_BENCHMARK_ROUNDS", "5"))
+FOREIGN_COMMITS = 20 * ROUNDS
+GRACE = 5
+PATIENCE = 60.0
+
+FOREIGN_ENQUEUE = """
+    INSERT INTO mqlite_messages (queue, state, enqueued_at, visible_at, content_type, body)
+    VALUES ('starts', 'active', 1, 1, 'application/octet-stream', x'') RETURNING id
+"""
+
+Row = dict[str, object]
+
+
+def run() -> list[Row]:
+    """Milliseconds from the event to the start of the next delivery."""
+    Queue.objects.create_queue("starts", lock_duration=60)
+    return [
+        row(
+            f"TERM in a long job, after its grace of {GRACE} s",
+            [
+                taken_over(Popen.terminate, f"--shutdown-timeout={GRACE}") - GRACE * 1000
+                for _ in range(ROUNDS)
+            ],
+        ),
+        row("KILL of a worker of one process", [taken_over(Popen.kill) for _ in range(ROUNDS)]),
+        row(
+            "KILL of a process of --processes 2",
+            [taken_over(kill_busy_child, "--processes=2") for _ in range(ROUNDS)],
+        ),
+        row("commit by a program that rings no doorbell", foreign_commits()),
+    ]
+
+
+def row(name: str, spent: list[float]) -> Row:
+    median, longest = round(statistics.median(spent), 1), round(max(spent), 1)
+    return {"name": name, "times": len(spent), "median ms": median, "max ms": longest}
+
+
+def taken_over(end: Callable[[Popen[str]], None], *options: str) -> float:
+    """From `end` of the worker that holds a message to the start of its next delivery."""
+    with running_worker("--queues=starts", "--threads=1", *options) as first:
+        message = Message.objects.enqueue("starts", {"seconds": 60})
+        started(message.pk, delivery=1)
+        already = len(live_workers("default"))
+        with running_worker("--queues=starts", "--threads=1"):
+            wait_until(lambda: len(live_workers("default")) > already)
+            ended = time.time_ns()
+            end(first)
+            spent = started(message.pk, delivery=2) - ended
+            wait_until(lambda: not Message.objects.filter(pk=message.pk).exists())
+    return spent / 1e6
+
+
+def kill_busy_child(supervisor: Popen[str]) -> None:
+    (message,) = Message.objects.filter(queue="starts")
+    psutil.Process(int(str(message.locked_by).split(":")[1])).kill()
+
+
+def foreign_commits() -> list[float]:
+    """Plain SQL on a connection that knows nothing of us."""
+    spent = []
+    path = settings.DATABASES["default"]["NAME"]
+    with running_worker("--queues=starts"), closing(sqlite3.connect(path)) as program:
+        wait_until(lambda: bool(live_workers("default")))
+        for number in range(FOREIGN_COMMITS):
+            Event().wait(0.2 + 0.007 * (number % 15))  # it rests, and not in step with its polls
+            with program:
+                ((id,),) = program.execute(FOREIGN_ENQUEUE).fetchall()
+            committed = time.time_ns()
+            spent.append((started(id, delivery=1) - committed) / 1e6)
+    return spent
+
+
+def started(id: int, *, delivery: int) -> int:
+    """When the handler of this delivery began, in nanoseconds; waits for it."""
+    return wait_until(lambda: starts().get((id, delivery), 0))
+
+
+def starts() -> dict[tuple[int, int], int]:
+    path = Path(settings.DIRECTORY) / "starts"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {(int(id), int(delivery)): int(at) for id, delivery, at in map(str.split, lines)}
+
+
+def wait_until(condition: Callable[[], int]) -> int:
+    deadline = time.monotonic() + PATIENCE
+    while not (answer := condition()):
+        if time.monotonic() > deadline:
+            raise RuntimeError("the worker takes too long")
+        Event().wait(0.002)
+    return answer
