@@ -1,4 +1,4 @@
-"""How soon a message is begun that another worker has left, or that a foreign program wrote."""
+"""How soon a message is begun that another worker left, a foreign program wrote, or falls due."""
 
 import os
 import sqlite3
@@ -18,7 +18,7 @@ from django_mqlite.models import Message, Queue
 from django_mqlite.workers import live_workers
 
 ROUNDS = int(os.environ.get("MQLITE_BENCHMARK_ROUNDS", "5"))
-FOREIGN_COMMITS = 20 * ROUNDS
+TIMES = 20 * ROUNDS
 GRACE = 5
 PATIENCE = 60.0
 
@@ -47,6 +47,7 @@ def run() -> list[Row]:
             [taken_over(kill_busy_child, "--processes=2") for _ in range(ROUNDS)],
         ),
         row("commit by a program that rings no doorbell", foreign_commits()),
+        row("a scheduled message falls due", schedules()),
     ]
 
 
@@ -81,12 +82,23 @@ def foreign_commits() -> list[float]:
     path = settings.DATABASES["default"]["NAME"]
     with running_worker("--queues=starts"), closing(sqlite3.connect(path)) as program:
         wait_until(lambda: bool(live_workers("default")))
-        for number in range(FOREIGN_COMMITS):
+        for number in range(TIMES):
             Event().wait(0.2 + 0.007 * (number % 15))  # it rests, and not in step with its polls
             with program:
                 ((id,),) = program.execute(FOREIGN_ENQUEUE).fetchall()
             committed = time.time_ns()
             spent.append((started(id, delivery=1) - committed) / 1e6)
+    return spent
+
+
+def schedules() -> list[float]:
+    spent = []
+    with running_worker("--queues=starts"):
+        wait_until(lambda: bool(live_workers("default")))
+        for number in range(TIMES):
+            message = Message.objects.enqueue("starts", b"", delay=0.3 + 0.007 * (number % 15))
+            due = message.visible_at.timestamp() * 1000
+            spent.append(started(message.pk, delivery=1) / 1e6 - due)
     return spent
 
 
