@@ -1,5 +1,6 @@
 """The queue does, in whatever order it is asked, what the reference model of its rules does."""
 
+import os
 from collections import Counter
 
 import pytest
@@ -12,7 +13,7 @@ from django_mqlite.models import DeadLetter, Queue
 from tests.model.dead_letters import DeadLetters
 from tests.model.strategies import lengths, places, queues
 
-EXAMPLES = 200
+EXAMPLES = int(os.environ.get("MQLITE_TEST_MODEL_EXAMPLES", "200"))
 """Of 50 steps each, unless the profile asks for more: as many as fit into a minute."""
 
 
