@@ -7,10 +7,7 @@ from . import clock
 from .doorbell import database_path
 from .models import Queue
 from .types import QueueStats, WorkerRecord
-from .workers import live_workers
-
-SEEN_WITHIN_MS = 60_000
-"""A worker writes every 15 s; one that has missed four times does not count."""
+from .workers import seen_workers
 
 RESTART_MS = 15_000
 """So long nobody may serve a queue with messages due: a deployment restarts its workers."""
@@ -37,7 +34,7 @@ def health(using: str, *, max_age_ms: int) -> Health:
     Paused queues are left out: that they wait is somebody's wish.
     """
     now = clock.now_ms()
-    workers = [worker for worker in live_workers(using) if worker.seen_at >= now - SEEN_WITHIN_MS]
+    workers = [worker for worker in seen_workers(using) if worker.queues]
     due = [
         queue
         for queue in Queue.objects.db_manager(using).stats()

@@ -11,7 +11,17 @@ from .durations import Duration, milliseconds
 from .exceptions import LockLost
 from .fields import EpochMillisecondsField
 from .managers import DeadLetterManager, MessageManager, QueueManager, SubscriptionManager
-from .types import Abandonment, Completion, Deferral, Lease, OrderingMode, Outcome, Rejection, State
+from .types import (
+    Abandonment,
+    Completion,
+    Deferral,
+    Explanation,
+    Lease,
+    OrderingMode,
+    Outcome,
+    Rejection,
+    State,
+)
 
 
 class Queue(models.Model):
@@ -189,6 +199,10 @@ class Message(models.Model):
         success that changes nothing. Raises LockLost if the lease is over.
         """
         self._settle("defer", Deferral())
+
+    def explain(self) -> Explanation:
+        """Why it has not run, what holds it, or what became of it, as the database says now."""
+        return self._manager().explain(self.pk)
 
     def cancel(self) -> bool:
         """Delete the message if it is scheduled and was never delivered; False otherwise.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 MAX_INTEGER: Final = 2**63 - 1
 
@@ -118,6 +118,7 @@ class WorkerRecord:
     """What a worker has written about itself; `seen_at` is when, epoch milliseconds.
 
     `process_started_at` in seconds, as the system counts them: with the pid it names one process.
+    `reaps`: it also does the reaper's work. One without queues does nothing else.
     """
 
     worker: str
@@ -131,6 +132,7 @@ class WorkerRecord:
     in_flight: int
     started_at: int
     seen_at: int = 0
+    reaps: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +143,16 @@ class QueueStats:
     paused: bool
     counts: Mapping[str, int]
     due_since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a message has not run, or what became of it.
+
+    `code` is stable, for scripts; `text` is a sentence without its subject, in the language in
+    use; `facts` are what it was made from, as JSON can hold them.
+    """
+
+    code: str
+    text: str
+    facts: Mapping[str, Any]

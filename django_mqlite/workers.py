@@ -12,6 +12,15 @@ from .store.workers import held_leases as read_held_leases
 from .transactions import write_transaction
 from .types import Lease, WorkerRecord
 
+SEEN_WITHIN_MS = 60_000
+"""A worker writes every 15 s; one that has missed four times does not count."""
+
+
+def seen_workers(using: str) -> list[WorkerRecord]:
+    """Those of live_workers() that have written of late."""
+    since = clock.now_ms() - SEEN_WITHIN_MS
+    return [worker for worker in live_workers(using) if worker.seen_at >= since]
+
 
 def live_workers(using: str) -> list[WorkerRecord]:
     """Every worker that has registered and was not forgotten; see `seen_at` for how alive it is."""

@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from ..explanation import explain
 from ..store import browse
 from ..store.cancel import cancel
 from ..store.data_version import data_version
 from ..transactions import write_transaction
+from ..types import Explanation
 from .base import must_exist, positive
 from .claim import ClaimVerbs
 from .enqueue import EnqueueVerbs
@@ -35,6 +37,14 @@ class MessageManager(EnqueueVerbs, ClaimVerbs, SettleVerbs):
         if not rows:
             must_exist(connection, queue)
         return from_rows(self.model, self.using_alias, rows)
+
+    # Django's explain() of a query is still there on the query.
+    def explain(self, id: int) -> Explanation:  # type: ignore[override]
+        """Why the message with this id has not run, what holds it, or what became of it.
+
+        A read, quick at any depth; also for an id that is not there.
+        """
+        return explain(self.connection, id)
 
     def data_version(self) -> int:
         """A number that changes when another connection commits; own commits do not count."""

@@ -3,13 +3,15 @@
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from django.db import Error
 
 from ..maintenance import next_event_in
 from .database_file import DatabaseFile
 from .faults import Faults
-from .registry import release_gone
+from .options import WorkerOptions
+from .registry import Entry, release_gone
 from .stop import Stop
 from .sweeps import BATCH, HOUSEKEEPING, URGENT, Sweep, run_round
 
@@ -58,17 +60,22 @@ class Reaper:
     def run(self, stop: Stop) -> None:
         """Reap until asked to stop: a process of its own, beside workers that do not reap.
 
-        Asks to stop itself, with `stop.failed`, when the database was replaced by another file.
+        It is on the register like a worker, one without queues, so that people can see it. Asks to
+        stop itself, with `stop.failed`, when the database was replaced by another file.
         """
         faults = Faults()
         file = DatabaseFile(self._using)
+        entry = Entry(WorkerOptions(using=self._using, queues=(), threads=0))
         logger.info("the reaper reaps in database %r", self._using)
-        while not stop.wait(self._rest(faults)):
+        while not stop.wait(self._rest(faults, entry)):
             file.check(stop)
+        with suppress(Error):  # it is forgotten when it is stale
+            entry.remove()
         logger.info("the reaper stops")
 
-    def _rest(self, faults: Faults) -> float:
+    def _rest(self, faults: Faults, entry: Entry) -> float:
         try:
+            entry.refresh(in_flight=0)
             rest = self.poll()
         except Error as error:
             return faults.failed(error)

@@ -48,6 +48,7 @@ class Entry:
                 slots=self._options.threads,
                 in_flight=in_flight,
                 started_at=self._started_at,
+                reaps=self._options.reaper,
             ),
         )
 

@@ -50,6 +50,17 @@ EXPECTED = {
     "claim_attempt.REPLAY_ATTEMPT": {BY_ID},
     "enqueue.ENQUEUE": set(),
     "enqueue.ENQUEUE_MANY": set(),
+    "explain.AHEAD": {
+        "INDEX mqlite_messages_active (queue=? AND blocked=? AND priority>?)",
+        "INDEX mqlite_messages_active (queue=? AND blocked=? AND priority=? AND id<?)",
+    },
+    "explain.HEAD_OF_LINE": {"INDEX mqlite_messages_head (queue=? AND line=?)"},
+    "explain.NEIGHBOURS": {
+        "INTEGER PRIMARY KEY (rowid<?)",
+        "INTEGER PRIMARY KEY (rowid>?)",
+    },
+    "explain.NEWEST_ID": set(),
+    "explain.SITUATION": {BY_ID},
     "prune.COMPLETED_TO_PRUNE": {COMPLETED_SINCE},
     "prune.DEAD_LETTER_BOUNDS": {DEAD},
     "prune.PRUNE_COMPLETED": {BY_ID, COMPLETED_SINCE},

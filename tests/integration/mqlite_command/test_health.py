@@ -5,10 +5,10 @@ import json
 import pytest
 from django.core.management import call_command
 
-from django_mqlite.health import RESTART_MS, SEEN_WITHIN_MS
+from django_mqlite.health import RESTART_MS
 from django_mqlite.models import Message
 from django_mqlite.types import WorkerRecord
-from django_mqlite.workers import register
+from django_mqlite.workers import SEEN_WITHIN_MS, register
 
 KEYS = {"healthy", "problems", "oldest_due_age", "last_poll_age", "live_workers", "wal_bytes"}
 
@@ -100,6 +100,12 @@ def test_a_message_that_is_due_for_too_long_is_ill_although_a_worker_lives(queue
 def test_a_worker_that_was_not_seen_of_late_does_not_count(queue, clock, capsys):
     live_worker("jobs")
     clock.advance(SEEN_WITHIN_MS / 1000 + 1)
+
+    assert health(capsys)[1]["live_workers"] == 0
+
+
+def test_a_reaper_alone_is_no_worker(queue, clock, capsys):
+    live_worker()
 
     assert health(capsys)[1]["live_workers"] == 0
 

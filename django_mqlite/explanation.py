@@ -1,0 +1,47 @@
+"""Why has this message not run? What the answer needs is read here, the answer is in reasons."""
+
+from typing import Any
+
+from . import clock
+from .handlers import get_handlers
+from .reasons import Gone, Surroundings, reason_for, reason_for_gone
+from .store import explain as store
+from .types import Explanation, State
+from .workers import live_workers
+
+
+def explain(connection: Any, id: int) -> Explanation:
+    """Why the message has not run, what holds it, or what became of it. Reads only."""
+    message = store.situation(connection, id)
+    if message is None:
+        return reason_for_gone(id, _gone(connection, id))
+    return reason_for(message, _surroundings(connection, message))
+
+
+def _surroundings(connection: Any, message: store.Situation) -> Surroundings:
+    workers = tuple(live_workers(connection.alias))
+    around = Surroundings(now=clock.now_ms(), workers=workers)
+    if message.blocked:
+        return around.behind(_head(connection, message))
+    if message.state != State.ACTIVE:
+        return around
+    if not around.workers_of(message.queue):
+        return around.without_worker(has_handler=message.queue in get_handlers())
+    return around.in_line(store.ahead(connection, message))
+
+
+def _head(connection: Any, message: store.Situation) -> Explanation | None:
+    """Why the head of its line waits; None if it has gone since the message was looked at."""
+    head = store.head_of_line(connection, message.queue, message.line or "")
+    return None if head is None else explain(connection, head)
+
+
+def _gone(connection: Any, id: int) -> Gone:
+    before, after = store.neighbours(connection, id)
+    return Gone(
+        now=clock.now_ms(),
+        newest_id=store.newest_id(connection),
+        settlement=store.last_settlement(connection, id),
+        after=before,
+        before=after,
+    )
