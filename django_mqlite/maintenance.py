@@ -7,14 +7,13 @@ from typing import Any
 
 from django.db import IntegrityError, connections
 
-from . import clock, signals
+from . import clock
 from .conf import get_settings
 from .doorbell import ring
-from .fields import moment
 from .models import Message
 from .store import claim_attempt, deduplicate, prune, reap, receipt, redrive
+from .telling import tell_expired, tell_released
 from .transactions import after_commit, write_transaction
-from .types import State
 
 logger = logging.getLogger("django_mqlite")
 
@@ -25,7 +24,7 @@ def release_expired(using: str, *, limit: int) -> int:
         now = clock.now_ms()
         released = reap.release_expired(connection, now=now, limit=limit)
         if released:
-            tell = partial(_tell, using, released, now, "its lease ran out")
+            tell = partial(tell_released, Message, using, released, now, "its lease ran out")
             after_commit(using, tell)
     return len(released)
 
@@ -36,7 +35,9 @@ def release_worker(using: str, worker: str, *, reason: str, limit: int) -> int:
         now = clock.now_ms()
         released = reap.release_worker(connection, worker, reason=reason, now=now, limit=limit)
         if released:
-            tell = partial(_tell, using, released, now, f"worker {worker} died: {reason}")
+            tell = partial(
+                tell_released, Message, using, released, now, f"worker {worker} died: {reason}"
+            )
             after_commit(using, tell)
     return len(released)
 
@@ -59,7 +60,7 @@ def expire(using: str, *, limit: int) -> int:
 def _bury(connection: Any, ids: Sequence[int]) -> int:
     buried = reap.bury_expired(connection, ids, now=clock.now_ms())
     using = connection.alias
-    after_commit(using, partial(_tell_expired, using, buried))
+    after_commit(using, partial(tell_expired, Message, using, buried))
     return len(buried)
 
 
@@ -161,35 +162,3 @@ def next_event_in(using: str) -> float | None:
     """
     at = reap.next_event(connections[using])
     return None if at is None else max(0.0, (at - clock.now_ms()) / 1000)
-
-
-def _tell(using: str, released: list[reap.Released], now: int, why: str) -> None:
-    for message in released:
-        said = f"delivery {message.delivery_count}: {why}"
-        if message.state == State.DEAD_LETTERED:
-            _tell_dead(using, message, "MaxDeliveryCountExceeded", said)
-        else:
-            facts = {"visible_at": moment(now), "error": said}
-            signals.message_abandoned.send_robust(Message, **facts, **_facts(using, message))
-    ring(using)
-
-
-def _tell_expired(using: str, buried: list[reap.Released]) -> None:
-    for message in buried:
-        _tell_dead(using, message, "TTLExpired", "its time to live was over")
-    ring(using)
-
-
-def _tell_dead(using: str, message: reap.Released, reason: str, description: str) -> None:
-    signals.message_dead_lettered.send_robust(
-        Message, reason=reason, description=description, **_facts(using, message)
-    )
-
-
-def _facts(using: str, message: reap.Released) -> dict[str, Any]:
-    return {
-        "queue": message.queue,
-        "message_id": message.message_id,
-        "using": using,
-        "delivery_count": message.delivery_count,
-    }

@@ -10,6 +10,7 @@ from . import content
 from .durations import Duration, milliseconds
 from .exceptions import LockLost
 from .fields import EpochMillisecondsField
+from .leases import fingerprint
 from .managers import DeadLetterManager, MessageManager, QueueManager, SubscriptionManager
 from .types import (
     Abandonment,
@@ -158,6 +159,14 @@ class Message(models.Model):
             lock_token=self.claimed_token,
             lost=self.lease_lost,
         )
+
+    @property
+    def lease_fingerprint(self) -> str | None:
+        """What release() needs to know of the lease that was read with the row; None without one.
+
+        It may be shown: unlike the lock token it settles nothing.
+        """
+        return None if self.lock_token is None else fingerprint(self.lock_token)
 
     def complete(self) -> None:
         """The work is done: delete the message, or keep it as completed where its queue says so.

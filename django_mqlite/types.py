@@ -156,3 +156,11 @@ class Explanation:
     code: str
     text: str
     facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page of a list: ids in its order, and what to say to get the next; None on the last."""
+
+    ids: tuple[int, ...]
+    next: str | None

@@ -23,7 +23,8 @@ class Released:
     delivery_count: int
 
 
-def _released(rows: Iterable[tuple[Any, ...]]) -> list[Released]:
+def released_rows(rows: Iterable[tuple[Any, ...]]) -> list[Released]:
+    """What such a statement returns, in one shape."""
     return [
         Released(queue=queue, message_id=id, state=state, delivery_count=deliveries)
         for queue, id, state, deliveries in rows
@@ -73,7 +74,7 @@ RELEASE_EXPIRED = Statement(
 def release_expired(connection: Connection, *, now: int, limit: int) -> list[Released]:
     """Make at most `limit` messages whose lease ran out claimable again, or dead letters."""
     rows = fetch_all(connection, RELEASE_EXPIRED, now=now, limit=limit, max_errors=MAX_ERRORS)
-    return _released(rows)
+    return released_rows(rows)
 
 
 # The same rule for the leases of one worker that is known to be gone: waiting for them to run out
@@ -127,7 +128,7 @@ def release_worker(
         limit=limit,
         max_errors=MAX_ERRORS,
     )
-    return _released(rows)
+    return released_rows(rows)
 
 
 # Served by mqlite_messages_scheduled (queue, visible_at) WHERE state = 'scheduled', like above.
@@ -192,7 +193,7 @@ BURY_EXPIRED = Statement(
 def bury_expired(connection: Connection, ids: Sequence[int], *, now: int) -> list[Released]:
     """Make dead letters of these, as far as their time to live is still over."""
     rows = fetch_all(connection, BURY_EXPIRED, ids=json.dumps(list(ids)), now=now)
-    return _released(rows)
+    return released_rows(rows)
 
 
 DISCARD_EXPIRED = Statement(

@@ -109,33 +109,46 @@ CREATE TABLE mqlite_subscriptions (
 
 CREATE INDEX mqlite_dedup_expiry ON mqlite_dedup (expires_at);
 
-CREATE INDEX mqlite_messages_active ON mqlite_messages (queue, blocked, priority DESC, id)
+CREATE INDEX mqlite_messages_active ON mqlite_messages (queue, blocked, priority DESC, id,
+                                                            state)
      WHERE state = 'active';
 
-CREATE INDEX mqlite_messages_completed ON mqlite_messages (queue, finished_at)
+CREATE INDEX mqlite_messages_completed ON mqlite_messages (queue, finished_at, id, state)
      WHERE state = 'completed';
 
-CREATE INDEX mqlite_messages_dead ON mqlite_messages (queue, finished_at)
+CREATE INDEX mqlite_messages_correlation_id ON mqlite_messages (correlation_id)
+     WHERE correlation_id IS NOT NULL;
+
+CREATE INDEX mqlite_messages_dead ON mqlite_messages (queue, finished_at, id, state)
      WHERE state = 'dead_lettered';
 
-CREATE INDEX mqlite_messages_deferred ON mqlite_messages (queue, id)
+CREATE INDEX mqlite_messages_deferred ON mqlite_messages (queue, id, state)
      WHERE state = 'deferred';
+
+CREATE INDEX mqlite_messages_died ON mqlite_messages (finished_at, id, state)
+     WHERE state = 'dead_lettered';
 
 CREATE INDEX mqlite_messages_expiring ON mqlite_messages (expires_at)
      WHERE expires_at > 0 AND state IN ('active', 'deferred', 'scheduled');
+
+CREATE INDEX mqlite_messages_group_id ON mqlite_messages (group_id)
+     WHERE group_id IS NOT NULL;
 
 CREATE UNIQUE INDEX mqlite_messages_head ON mqlite_messages (queue, line)
      WHERE line IS NOT NULL AND blocked = 0
        AND state IN ('active', 'locked', 'deferred', 'scheduled');
 
-CREATE INDEX mqlite_messages_locked ON mqlite_messages (queue, locked_until)
+CREATE INDEX mqlite_messages_locked ON mqlite_messages (queue, locked_until, id, state)
      WHERE state = 'locked';
 
 CREATE INDEX mqlite_messages_message_id ON mqlite_messages (message_id)
      WHERE message_id IS NOT NULL;
 
-CREATE INDEX mqlite_messages_scheduled ON mqlite_messages (queue, visible_at)
+CREATE INDEX mqlite_messages_scheduled ON mqlite_messages (queue, visible_at, id, state)
      WHERE state = 'scheduled';
+
+CREATE INDEX mqlite_messages_subject ON mqlite_messages (subject)
+     WHERE subject IS NOT NULL;
 
 CREATE INDEX mqlite_messages_waiting ON mqlite_messages (queue, line, id)
      WHERE blocked = 1;

@@ -46,6 +46,7 @@ EXPECTED = {
     "claim.CLAIM_DEFERRED": {
         BY_ID,
         "INDEX mqlite_messages_deferred (queue=? AND id=? AND rowid=?)",
+        "INDEX mqlite_messages_deferred (queue=? AND id=? AND state=? AND rowid=?)",
     },
     "claim_attempt.REPLAY_ATTEMPT": {BY_ID},
     "enqueue.ENQUEUE": set(),
@@ -60,6 +61,21 @@ EXPECTED = {
         "INTEGER PRIMARY KEY (rowid>?)",
     },
     "explain.NEWEST_ID": set(),
+    "find.ACTIVE_IDS": {"INDEX mqlite_messages_active (queue=?)"},
+    "find.LOCKED_IDS": {"INDEX mqlite_messages_locked (queue=?)"},
+    "find.SCHEDULED_IDS": {"INDEX mqlite_messages_scheduled (queue=?)"},
+    "find.DEFERRED_IDS": {"INDEX mqlite_messages_deferred (queue=?)"},
+    "find.DEAD_IDS": {DEAD},
+    "find.COMPLETED_IDS": {"INDEX mqlite_messages_completed (queue=?)"},
+    "find.DIED_IDS": {"INDEX mqlite_messages_died (finished_at>?)"},
+    "find.NEWEST_IDS": {"INTEGER PRIMARY KEY (rowid<?)"},
+    "find.GROUP_IDS": {"INDEX mqlite_messages_group_id (group_id=? AND rowid<?)"},
+    "find.REMEMBERED_IDS": {
+        BY_ID,
+        "INDEX mqlite_messages_message_id (message_id=?)",
+        "INDEX mqlite_messages_correlation_id (correlation_id=?)",
+    },
+    "find.SUBJECT_IDS": {"INDEX mqlite_messages_subject (subject>? AND subject<?)"},
     "explain.SITUATION": {BY_ID},
     "prune.COMPLETED_TO_PRUNE": {COMPLETED_SINCE},
     "prune.DEAD_LETTER_BOUNDS": {DEAD},
@@ -86,6 +102,9 @@ EXPECTED = {
     "redrive.PURGE": {BY_ID},
     "redrive.REDRIVE": {BY_ID},
     "redrive.UNGROUPED_DEAD_LETTER": {BY_ID},
+    "release.HELD_TOKEN": {BY_ID},
+    "release.RELEASE_LEASE": {BY_ID},
+    "run_now.RUN_NOW": {BY_ID},
     "renew.RENEW": {BY_ID},
     "settle.ABANDON": {BY_ID},
     "settle.BACKOFF": {BY_ID},
@@ -144,6 +163,11 @@ def test_every_statement_on_messages_has_its_expected_plan():
     "name",
     [
         *(name for name in STATEMENTS if name.startswith("claim.")),
+        *(
+            name
+            for name in STATEMENTS
+            if name.startswith("find.") and name != "find.REMEMBERED_IDS"
+        ),
         "browse.PEEK",
         "browse.PEEK_DEAD_LETTERS",
         "queues.QUEUE_STATS",

@@ -1,0 +1,50 @@
+"""A person steps in: cancel, run now, release a lease."""
+
+from functools import partial
+from typing import Any
+
+from .. import clock
+from ..doorbell import ring
+from ..leases import fingerprint
+from ..store import cancel, release, run_now
+from ..telling import tell_released
+from ..transactions import after_commit, write_transaction
+from .base import VerbManager
+
+
+class SteerVerbs(VerbManager[Any]):
+    """What nobody's code does on its own."""
+
+    def cancel(self, id: int) -> bool:
+        """Delete a scheduled message that was never delivered; False if it is not such a one."""
+        with write_transaction(self.using_alias) as connection:
+            return cancel.cancel(connection, id)
+
+    def run_now(self, id: int) -> bool:
+        """Make a scheduled message due, also one that backs off; False if it is not scheduled.
+
+        Its place in its group stays, and so does the end of its time to live.
+        """
+        with write_transaction(self.using_alias) as connection:
+            is_due = run_now.run_now(connection, id, now=clock.now_ms())
+            if is_due:
+                after_commit(self.using_alias, partial(ring, self.using_alias))
+        return is_due
+
+    def release(self, id: int, *, seen: str, reason: str = "released by hand") -> bool:
+        """End the lease that was seen: back to work at once, at its bound to the dead letters.
+
+        `seen` is the `lease_fingerprint` of the message when somebody decided: False, and nothing
+        is written, if it has another lease or none by now. The delivery stays counted, `reason`
+        is remembered in `errors`, and whoever held the lease gets LockLost when it settles.
+        """
+        using = self.using_alias
+        with write_transaction(using) as connection:
+            token = release.held_token(connection, id)
+            if token is None or fingerprint(token) != seen:
+                return False
+            now = clock.now_ms()
+            released = release.release_lease(connection, id, token, reason=reason, now=now)
+            tell = partial(tell_released, self.model, using, released, now, reason)
+            after_commit(using, tell)
+        return bool(released)

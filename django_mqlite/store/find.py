@@ -1,0 +1,226 @@
+"""Messages are found by their queue, state, group, or by what somebody remembers of them.
+
+What is found is ids, page by page, each page at the cost of its own length: every order is that of
+an index. So a list of several states is one after the other, and not one order over all of them.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..types import MAX_INTEGER, State
+from .statement import Connection, Statement, fetch_all
+
+# Each of the next six is served by the partial index of its state, which holds all it asks for.
+ACTIVE_IDS = Statement(
+    "active_ids",
+    """
+    SELECT id FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'active'
+     ORDER BY blocked, priority DESC, id
+     LIMIT %(limit)s OFFSET %(place)s
+    """,
+)
+LOCKED_IDS = Statement(
+    "locked_ids",
+    """
+    SELECT id FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'locked'
+     ORDER BY locked_until, id
+     LIMIT %(limit)s OFFSET %(place)s
+    """,
+)
+SCHEDULED_IDS = Statement(
+    "scheduled_ids",
+    """
+    SELECT id FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'scheduled'
+     ORDER BY visible_at, id
+     LIMIT %(limit)s OFFSET %(place)s
+    """,
+)
+DEFERRED_IDS = Statement(
+    "deferred_ids",
+    """
+    SELECT id FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'deferred'
+     ORDER BY id
+     LIMIT %(limit)s OFFSET %(place)s
+    """,
+)
+DEAD_IDS = Statement(
+    "dead_ids",
+    """
+    SELECT id FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'dead_lettered'
+     ORDER BY finished_at DESC, id DESC
+     LIMIT %(limit)s OFFSET %(place)s
+    """,
+)
+COMPLETED_IDS = Statement(
+    "completed_ids",
+    """
+    SELECT id FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'completed'
+     ORDER BY finished_at DESC, id DESC
+     LIMIT %(limit)s OFFSET %(place)s
+    """,
+)
+
+# Served by mqlite_messages_died (finished_at, id): of all queues. Every time is at least 0.
+DIED_IDS = Statement(
+    "died_ids",
+    """
+    SELECT id FROM mqlite_messages
+     WHERE state = 'dead_lettered' AND finished_at >= 0
+     ORDER BY finished_at DESC, id DESC
+     LIMIT %(limit)s OFFSET %(place)s
+    """,
+)
+
+# From id to id: an offset would read the rows it leaves out.
+NEWEST_IDS = Statement(
+    "newest_ids",
+    """
+    SELECT id FROM mqlite_messages
+     WHERE id < %(place)s
+     ORDER BY id DESC
+     LIMIT %(limit)s
+    """,
+)
+
+# Served by mqlite_messages_group_id (group_id).
+GROUP_IDS = Statement(
+    "group_ids",
+    """
+    SELECT id FROM mqlite_messages
+     WHERE group_id = %(group)s AND id < %(place)s
+       AND (%(queue)s IS NULL OR queue = %(queue)s)
+       AND (%(state)s IS NULL OR state = %(state)s)
+     ORDER BY id DESC
+     LIMIT %(limit)s
+    """,
+)
+
+# Each finds a few at most, and the subject comes in order: of an index each.
+REMEMBERED_IDS = Statement(
+    "remembered_ids",
+    """
+    SELECT id FROM mqlite_messages
+     WHERE (%(queue)s IS NULL OR queue = %(queue)s)
+       AND (%(state)s IS NULL OR state = %(state)s)
+       AND (%(group)s IS NULL OR group_id = %(group)s)
+       AND id IN (SELECT id FROM mqlite_messages WHERE id = %(number)s
+                   UNION
+                  SELECT id FROM mqlite_messages WHERE message_id = %(text)s
+                   UNION
+                  SELECT id FROM mqlite_messages WHERE correlation_id = %(text)s)
+     ORDER BY id DESC
+     LIMIT %(limit)s OFFSET %(place)s
+    """,
+)
+
+# Served by mqlite_messages_subject (subject): the beginning of the subject, in its letters. The
+# greatest letter there is ends the range.
+SUBJECT_IDS = Statement(
+    "subject_ids",
+    """
+    SELECT id FROM mqlite_messages
+     WHERE subject >= %(text)s AND subject < %(text)s || char(1114111)
+       AND (%(queue)s IS NULL OR queue = %(queue)s)
+       AND (%(state)s IS NULL OR state = %(state)s)
+       AND (%(group)s IS NULL OR group_id = %(group)s)
+     ORDER BY subject, id
+     LIMIT %(limit)s OFFSET %(place)s
+    """,
+)
+
+
+class Wanted(NamedTuple):
+    """Which messages; None leaves it open. `text` is an id or the beginning of a subject."""
+
+    queue: str | None = None
+    state: str | None = None
+    group: str | None = None
+    text: str | None = None
+
+
+class Place(NamedTuple):
+    """Where a page begins: in which section, and how far in it; -1 is its beginning."""
+
+    section: int = 0
+    within: int = -1
+
+
+class Section(NamedTuple):
+    """A part of the list with an order of its own. `by_id`: a place in it is the id before it."""
+
+    statement: Statement
+    values: dict[str, Any]
+    by_id: bool = False
+
+
+def find(
+    connection: Connection, wanted: Wanted, queues: Sequence[str], *, limit: int, place: Place
+) -> tuple[list[int], Place | None]:
+    """The ids of one page, and where the next one begins, None for nowhere.
+
+    `queues` are the names of all there are, for the lists that go from one to the next.
+    """
+    found: list[int] = []
+    sections = _sections(wanted, queues)
+    for number in range(place.section, len(sections)):
+        section = sections[number]
+        within = place.within if number == place.section else -1
+        left = limit - len(found)
+        ids = _ids(connection, section, within, limit=left + 1)
+        found += ids[:left]
+        if len(ids) > left:
+            if left == 0:
+                return found, Place(number)
+            return found, Place(number, ids[left - 1] if section.by_id else max(within, 0) + left)
+    return found, None
+
+
+def _ids(connection: Connection, section: Section, within: int, *, limit: int) -> list[int]:
+    beginning = MAX_INTEGER if section.by_id else 0
+    values = section.values | {"limit": limit, "place": beginning if within < 0 else within}
+    return [id for (id,) in fetch_all(connection, section.statement, **values)]
+
+
+def _sections(wanted: Wanted, queues: Sequence[str]) -> list[Section]:
+    if wanted.text:
+        return _by_text(wanted, wanted.text)
+    if wanted.group is not None:
+        return [Section(GROUP_IDS, wanted._asdict(), by_id=True)]
+    if wanted.queue is None and wanted.state is None:
+        return [Section(NEWEST_IDS, {}, by_id=True)]
+    if wanted.queue is None and wanted.state == State.DEAD_LETTERED:
+        return [Section(DIED_IDS, {})]
+    return [
+        section
+        for queue in ([wanted.queue] if wanted.queue else queues)
+        for section in _states_of(queue, wanted.state)
+    ]
+
+
+def _by_text(wanted: Wanted, text: str) -> list[Section]:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
+    values = wanted._asdict()
+    return [Section(REMEMBERED_IDS, values | {"number": number}), Section(SUBJECT_IDS, values)]
+
+
+def _states_of(queue: str, wanted: str | None) -> list[Section]:
+    """At work, next, later, set aside, over: the order in which a queue's list has its states."""
+    statements = {
+        State.LOCKED: LOCKED_IDS,
+        State.ACTIVE: ACTIVE_IDS,
+        State.SCHEDULED: SCHEDULED_IDS,
+        State.DEFERRED: DEFERRED_IDS,
+        State.DEAD_LETTERED: DEAD_IDS,
+        State.COMPLETED: COMPLETED_IDS,
+    }
+    return [
+        Section(statement, {"queue": queue})
+        for state, statement in statements.items()
+        if wanted in (None, state)
+    ]
