@@ -1,6 +1,6 @@
 """Small frozen values that cross the layers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -113,6 +113,10 @@ Outcome = Completion | Abandonment | Rejection | Deferral
 """How a delivery ends: one of the verbs that settle it."""
 
 
+Tallies = Mapping[str, Sequence[Sequence[int]]]
+"""By queue: minutes since the epoch, each with how many deliveries ended well, and badly."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord:
     """What a worker has written about itself; `seen_at` is when, epoch milliseconds.
@@ -133,6 +137,7 @@ class WorkerRecord:
     started_at: int
     seen_at: int = 0
     reaps: bool = True
+    settled: Tallies = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +148,38 @@ class QueueStats:
     paused: bool
     counts: Mapping[str, int]
     due_since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinuteTally:
+    """How many deliveries workers ended in a minute: completed, and failed or dead-lettered."""
+
+    began_ms: int
+    completed: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOverview:
+    """A queue at a glance: its depth, who serves it, and its last hour, the oldest minute first.
+
+    `slots` is how many of its messages its live workers could have at work at once.
+    """
+
+    stats: QueueStats
+    workers: int
+    slots: int
+    minutes: tuple[MinuteTally, ...]
+
+    @property
+    def completed(self) -> int:
+        """In the last hour."""
+        return sum(minute.completed for minute in self.minutes)
+
+    @property
+    def failed(self) -> int:
+        """In the last hour, dead letters counted."""
+        return sum(minute.failed for minute in self.minutes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

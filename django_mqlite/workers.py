@@ -3,14 +3,22 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from django.db import connections
 
 from . import clock
-from .store.workers import forget_worker, record_worker, worker_records
+from .store.workers import (
+    forget_worker,
+    keep_settled,
+    record_worker,
+    settled_before,
+    worker_records,
+)
 from .store.workers import held_leases as read_held_leases
+from .tallies import merged
 from .transactions import write_transaction
-from .types import Lease, WorkerRecord
+from .types import Lease, Tallies, WorkerRecord
 
 SEEN_WITHIN_MS = 60_000
 """A worker writes every 15 s; one that has missed four times does not count."""
@@ -45,9 +53,24 @@ def register(using: str, record: WorkerRecord) -> None:
 
 
 def forget(using: str, worker: str) -> None:
-    """Take the worker off the register."""
+    """Take the worker off the register; what it has counted in the last hour is kept."""
     with write_transaction(using) as connection:
-        forget_worker(connection, worker)
+        facts = json.loads(forget_worker(connection, worker) or "{}")
+        if facts.get("settled"):
+            now = clock.now_ms()
+            kept = merged([_of_the_gone(connection), facts["settled"]], now=now)
+            keep_settled(connection, json.dumps(kept), now=now)
+
+
+def settled(using: str) -> Tallies:
+    """What all workers have counted in the last hour, those that are gone too."""
+    counted = [worker.settled for worker in live_workers(using)]
+    return merged([_of_the_gone(connections[using]), *counted], now=clock.now_ms())
+
+
+def _of_the_gone(connection: Any) -> Tallies:
+    tallies: Tallies = json.loads(settled_before(connection) or "{}")
+    return tallies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Redrive and purge."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,20 @@ if TYPE_CHECKING:
     from ..models import DeadLetter
 
 
+Progress = Callable[[int], object]
+"""Told how many there were so far, after each batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Over:
+    """Which dead letters of a queue, and who hears of it."""
+
+    limit: int | None
+    older_than: Duration | None
+    reason: str | None
+    progress: Progress | None
+
+
 class DeadLetterManager(VerbManager["DeadLetter"]):
     """Redrive and purge. Each batch of a thousand is a transaction of its own."""
 
@@ -37,10 +52,11 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         *,
         ids: Iterable[int] | None = None,
         older_than: Duration | None = None,
+        reason: str | None = None,
     ) -> models.QuerySet["DeadLetter"]:
         """The dead letters of `queue`, of `ids` if given, to be counted before something is done.
 
-        `older_than` as in redrive_queue() and purge_queue(). Raises QueueNotFound.
+        `older_than` and `reason` as in redrive_queue() and purge_queue(). Raises QueueNotFound.
         """
         must_exist(self.connection, queue)
         found = self.using(self.using_alias).filter(queue=queue)
@@ -49,6 +65,8 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         if older_than is not None:
             died_before = clock.now_ms() - milliseconds(older_than, "older_than", least=1)
             found = found.filter(finished_at__lte=moment(died_before))
+        if reason is not None:
+            found = found.filter(dead_letter_reason=reason)
         return found
 
     def with_last_error(self) -> models.QuerySet["DeadLetter"]:
@@ -77,16 +95,20 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         *,
         limit: int | None = None,
         older_than: Duration | None = None,
+        reason: str | None = None,
         into: str | None = None,
         rate: float | None = None,
+        progress: Progress | None = None,
     ) -> int:
         """Redrive the dead letters of `queue`, the longest dead first; how many there were.
 
-        At most `limit`, and only those that died at least `older_than` (timedelta or seconds) ago;
-        `into` and `rate` as in redrive(). A message that dies again meanwhile is not redriven
-        again. Raises QueueNotFound, and GroupRequired for the queue `into`.
+        At most `limit`, and only those that died at least `older_than` (timedelta or seconds) ago,
+        of this `reason`; `into` and `rate` as in redrive(). A message that dies again meanwhile is
+        not redriven again. After each batch `progress` is called with how many there were so far.
+        Raises QueueNotFound, and GroupRequired for the queue `into`.
         """
-        return self._over_queue(queue, self._mover(into, rate), limit, older_than)
+        over = _Over(limit=limit, older_than=older_than, reason=reason, progress=progress)
+        return self._over_queue(queue, self._mover(into, rate), over)
 
     def purge(self, ids: Iterable[int]) -> int:
         """Delete these dead letters for good; how many there were. Other ids are passed over."""
@@ -98,15 +120,19 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         *,
         limit: int | None = None,
         older_than: Duration | None = None,
+        reason: str | None = None,
         everything: bool = False,
+        progress: Progress | None = None,
     ) -> int:
         """Delete dead letters of `queue` for good, the longest dead first; how many there were.
 
-        Needs a bound, `limit` or `older_than`, or `everything=True`. Raises QueueNotFound.
+        Needs a bound, `limit`, `older_than` or `reason`, or `everything=True`. `progress` as in
+        redrive_queue(). Raises QueueNotFound.
         """
-        if limit is None and older_than is None and not everything:
-            raise ValueError("purge_queue() needs limit=, older_than= or everything=True")
-        return self._over_queue(queue, self._purge_batch, limit, older_than)
+        if limit is None and older_than is None and reason is None and not everything:
+            raise ValueError("purge_queue() needs limit=, older_than=, reason= or everything=True")
+        over = _Over(limit=limit, older_than=older_than, reason=reason, progress=progress)
+        return self._over_queue(queue, self._purge_batch, over)
 
     def peek(self, queue: str, *, limit: int = 10) -> list["DeadLetter"]:
         """The dead letters of `queue`, the longest dead first. Raises QueueNotFound."""
@@ -117,34 +143,39 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
             must_exist(connection, queue)
         return from_rows(self.model, self.using_alias, rows)
 
-    def _over_queue(
-        self,
-        queue: str,
-        act: Callable[[Sequence[int]], int],
-        limit: int | None,
-        older_than: Duration | None,
-    ) -> int:
-        if limit is not None:
-            positive(limit, "limit")
+    def _over_queue(self, queue: str, act: Callable[[Sequence[int]], int], over: "_Over") -> int:
+        if over.limit is not None:
+            positive(over.limit, "limit")
+        finished_before = self._finished_before(queue, over.older_than)
+        done, after = 0, store.Death(-1, 0)
+        while over.limit is None or done < over.limit:
+            wanted = BATCH if over.limit is None else min(BATCH, over.limit - done)
+            deaths = store.deaths(
+                self.connection,
+                queue,
+                finished_before=finished_before,
+                after=after,
+                reason=over.reason,
+                limit=wanted,
+            )
+            if deaths:
+                after = deaths[-1]
+                with one_of_many(self.using_alias):
+                    done += act([death.id for death in deaths])
+                if over.progress is not None:
+                    over.progress(done)
+            if len(deaths) < wanted:
+                break
+        return done
+
+    def _finished_before(self, queue: str, older_than: Duration | None) -> int:
+        """Later deaths are not meant: by age, or because they come while this one is at work."""
         age = None if older_than is None else milliseconds(older_than, "older_than", least=1)
         connection = self.connection
         must_exist(connection, queue)
         if age is None:
-            finished_before = store.last_death(connection, queue) or 0
-        else:
-            finished_before = clock.now_ms() - age
-        done = 0
-        while limit is None or done < limit:
-            wanted = BATCH if limit is None else min(BATCH, limit - done)
-            ids = store.dead_letter_ids(
-                connection, queue, finished_before=finished_before, limit=wanted
-            )
-            if ids:
-                with one_of_many(self.using_alias):
-                    done += act(ids)
-            if len(ids) < wanted:
-                break
-        return done
+            return store.last_death(connection, queue) or 0
+        return clock.now_ms() - age
 
     def _in_batches(self, ids: Iterable[int], act: Callable[[Sequence[int]], int]) -> int:
         wanted = list(dict.fromkeys(ids))  # an id said twice would be copied twice

@@ -1,5 +1,6 @@
 """Create, configure, pause, count."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,11 @@ from ..names import checked_name
 from ..store import queues
 from ..store.meta import write_schema_token
 from ..store.topics import name_holder
+from ..tallies import last_hour
 from ..transactions import after_commit, write_transaction
-from ..types import QueueConfig, QueueStats
-from .base import VerbManager
+from ..types import QueueConfig, QueueOverview, QueueStats, Tallies, WorkerRecord
+from ..workers import seen_workers, settled
+from .base import VerbManager, must_exist
 
 if TYPE_CHECKING:
     from ..models import Queue
@@ -88,6 +91,35 @@ class QueueManager(VerbManager["Queue"]):
     def stats(self) -> list[QueueStats]:
         """The depth of every queue by state, by name."""
         return queues.queue_stats(self.connection)
+
+    def overview(self) -> list[QueueOverview]:
+        """Every queue at a glance, by name: depth, workers, and the last hour by minutes.
+
+        The hour is what workers have counted: messages settled by other programs are not in it,
+        and the last 15 seconds may be missing.
+        """
+        using, now = self.using_alias, clock.now_ms()
+        counted, workers = settled(using), seen_workers(using)
+        return [
+            _overview(stats, counted, [each for each in workers if stats.queue in each.queues], now)
+            for stats in self.stats()
+        ]
+
+    def named(self, name: str) -> "Queue":
+        """The queue of this name. Raises QueueNotFound, with the name that may have been meant."""
+        must_exist(self.connection, name)
+        return self.get(name=name)
+
+
+def _overview(
+    stats: QueueStats, counted: Tallies, serving: Sequence[WorkerRecord], now: int
+) -> QueueOverview:
+    return QueueOverview(
+        stats=stats,
+        workers=len(serving),
+        slots=sum(worker.slots for worker in serving),
+        minutes=last_hour(counted, stats.queue, now=now),
+    )
 
 
 def _changes_line(held: tuple[str, bool], ordering_mode: str) -> bool:

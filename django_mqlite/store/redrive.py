@@ -128,27 +128,48 @@ def last_death(connection: Connection, queue: str) -> int | None:
     return row[0] if row else None
 
 
-# Served by mqlite_messages_dead (queue, finished_at) WHERE state = 'dead_lettered'.
-DEAD_LETTER_IDS = Statement(
-    "dead_letter_ids",
+class Death(NamedTuple):
+    """When a dead letter died, and its id: the order in which they are gone through."""
+
+    finished_at: int
+    id: int
+
+
+# Served by mqlite_messages_dead (queue, finished_at, id) WHERE state = 'dead_lettered'.
+DEATHS = Statement(
+    "deaths",
     """
-    SELECT id FROM mqlite_messages
+    SELECT finished_at, id FROM mqlite_messages
      WHERE queue = %(queue)s AND state = 'dead_lettered' AND finished_at <= %(finished_before)s
+       AND (finished_at, id) > (%(after_at)s, %(after_id)s)
+       AND (%(reason)s IS NULL OR dead_letter_reason = %(reason)s)
      ORDER BY finished_at, id
      LIMIT %(limit)s
     """,
 )
 
 
-def dead_letter_ids(
-    connection: Connection, queue: str, *, finished_before: int, limit: int
-) -> list[int]:
-    """The ids of at most `limit` dead letters that died no later than `finished_before`."""
+def deaths(
+    connection: Connection,
+    queue: str,
+    *,
+    finished_before: int,
+    after: Death,
+    reason: str | None,
+    limit: int,
+) -> list[Death]:
+    """At most `limit` dead letters that died no later than `finished_before`, those after `after`.
+
+    Of this reason, or of any if it is None.
+    """
     rows = fetch_all(
         connection,
-        DEAD_LETTER_IDS,
+        DEATHS,
         queue=queue,
         finished_before=finished_before,
+        after_at=after.finished_at,
+        after_id=after.id,
+        reason=reason,
         limit=limit,
     )
-    return [id for (id,) in rows]
+    return [Death._make(row) for row in rows]

@@ -6,7 +6,7 @@ Correctness rests on leases alone, so nothing refers to these records and losing
 import json
 from collections.abc import Sequence
 
-from .statement import Connection, Statement, execute, fetch_all
+from .statement import Connection, Statement, execute, fetch_all, fetch_one
 
 # ':' < ';' in every collation that matters here, so the range is the prefix 'worker:'.
 WORKER_RECORDS = Statement(
@@ -41,13 +41,38 @@ def record_worker(connection: Connection, worker: str, facts: str, *, now: int) 
 
 
 FORGET_WORKER = Statement(
-    "forget_worker", "DELETE FROM mqlite_meta WHERE key = 'worker:' || %(worker)s"
+    "forget_worker",
+    "DELETE FROM mqlite_meta WHERE key = 'worker:' || %(worker)s RETURNING value",
 )
 
 
-def forget_worker(connection: Connection, worker: str) -> None:
-    """The worker is gone."""
-    execute(connection, FORGET_WORKER, worker=worker)
+def forget_worker(connection: Connection, worker: str) -> str | None:
+    """The worker is gone; what it had written about itself, None if it was not there."""
+    row = fetch_one(connection, FORGET_WORKER, worker=worker)
+    return row[0] if row else None
+
+
+SETTLED_BEFORE = Statement("settled_before", "SELECT value FROM mqlite_meta WHERE key = 'settled'")
+
+
+def settled_before(connection: Connection) -> str | None:
+    """What workers that are gone have counted (JSON)."""
+    row = fetch_one(connection, SETTLED_BEFORE)
+    return row[0] if row else None
+
+
+KEEP_SETTLED = Statement(
+    "keep_settled",
+    """
+    INSERT INTO mqlite_meta (key, value, updated_at) VALUES ('settled', %(tallies)s, %(now)s)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
+    """,
+)
+
+
+def keep_settled(connection: Connection, tallies: str, *, now: int) -> None:
+    """Keep what workers that are gone have counted."""
+    execute(connection, KEEP_SETTLED, tallies=tallies, now=now)
 
 
 # Few messages are locked at once, so the worker's name needs no index of its own.

@@ -157,8 +157,14 @@ class Consumer:
         for finished in self._pool.take_finished():
             if not finished.settled:
                 self._unsettled.append(_settlement(finished))
-            elif finished.error is not None:
+                continue
+            self._count(finished.message)
+            if finished.error is not None:
                 _tell_failed_afterwards(finished.message, finished.error)
+
+    def _count(self, message: Message) -> None:
+        if self._entry is not None:
+            self._entry.count(message)
 
     def _promising(self) -> list[str]:
         """The served queues worth a claim, in their order; none while nothing has changed."""
@@ -192,7 +198,9 @@ class Consumer:
         for settlement, kept in zip(self._unsettled, held, strict=True):
             if not kept:
                 _warn_lost(settlement.message)
-            elif settlement.outcome != Completion():
+                continue
+            self._count(settlement.message)
+            if settlement.outcome != Completion():
                 self._reap_soon()  # it may come back sooner than anything the reaper waits for
         self._unsettled = []
         self._look = True  # a settled head may have let the next of its group pass

@@ -8,6 +8,8 @@ import time
 
 from .. import clock
 from ..maintenance import release_worker
+from ..models import Message
+from ..tallies import Tally
 from ..types import WorkerRecord
 from ..workers import forget, live_workers, register
 from .identity import ProcessIdentity, boot_id, this_process
@@ -29,12 +31,20 @@ class Entry:
         self._process = this_process()
         self._started_at = clock.now_ms()
         self._write_at = 0.0
+        self._tally = Tally()
+
+    def count(self, message: Message) -> None:
+        """A delivery has ended, and the message is in the state that it has now."""
+        self._tally.add(message.queue, message.state, now=clock.now_ms())
 
     def refresh(self, *, in_flight: int) -> None:
         """Write it, unless that was done a moment ago."""
         if time.monotonic() < self._write_at:
             return
         self._write_at = time.monotonic() + WRITE_EVERY
+        self._write(in_flight)
+
+    def _write(self, in_flight: int) -> None:
         register(
             self._options.using,
             WorkerRecord(
@@ -49,11 +59,14 @@ class Entry:
                 in_flight=in_flight,
                 started_at=self._started_at,
                 reaps=self._options.reaper,
+                settled=self._tally.facts(now=clock.now_ms()),
             ),
         )
 
     def remove(self) -> None:
-        """The worker ends in order."""
+        """The worker ends in order; what it has counted since the last writing is written first."""
+        if self._tally.facts(now=clock.now_ms()):
+            self._write(in_flight=0)
         forget(self._options.using, self._options.name)
 
 

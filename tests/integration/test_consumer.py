@@ -64,13 +64,14 @@ def make_consumer(pool, stop):
     """A consumer of the queue `jobs`, or of what the options say."""
     with closing(Wakeup("default")) as wakeup:
 
-        def make(*, reaper=False, **options):
+        def make(*, reaper=False, entry=None, **options):
             return Consumer(
                 WorkerOptions(**{"using": "default", "queues": ("jobs",), **options}),
                 pool=pool,
                 wakeup=wakeup,
                 stop=stop,
                 reaper=Reaper("default") if reaper else None,
+                entry=entry,
             )
 
         yield make
@@ -377,3 +378,41 @@ def test_an_own_failure_that_comes_back_soon_is_not_slept_through(make_consumer,
     settle_down(consumer)
 
     assert consumer.poll() <= REAP_SOON
+
+
+class Counted:
+    """An entry that remembers what it was told to count."""
+
+    def __init__(self):
+        self.states = []
+
+    def count(self, message):
+        self.states.append((message.pk, message.state))
+
+    def refresh(self, *, in_flight):
+        pass
+
+
+def test_each_delivery_is_counted_once_as_it_ended(queue, make_consumer, pool):
+    entry = Counted()
+    consumer = make_consumer(entry=entry)
+    done, failed = enqueue(queue, 2)
+    consumer.poll()
+    pool.end(pool.running[0])
+    pool.end(pool.running[1], Reject("Broken"))
+    consumer.poll()
+    settled, lost = enqueue(queue, 2)
+    consumer.poll()
+    pool.running[0].complete()
+    pool.end(pool.running[0])
+    pool.running[1].claimed_token = "lost"
+    pool.end(pool.running[1])
+    consumer.poll()
+    consumer.poll()
+
+    assert entry.states == [
+        (done.pk, "completed"),
+        (failed.pk, "dead_lettered"),
+        (settled.pk, "completed"),
+    ]
+    assert state_of(lost) == "locked"

@@ -27,6 +27,7 @@ BY_ID = "INTEGER PRIMARY KEY (rowid=?)"
 HEADS = "INDEX mqlite_messages_active (queue=? AND blocked=?)"
 DEAD = "INDEX mqlite_messages_dead (queue=?)"
 DEAD_SINCE = "INDEX mqlite_messages_dead (queue=? AND finished_at<?)"
+DEAD_BETWEEN = "INDEX mqlite_messages_dead (queue=? AND finished_at>? AND finished_at<?)"
 COMPLETED_SINCE = "INDEX mqlite_messages_completed (queue=? AND finished_at<?)"
 EACH_STATE = {
     f"INDEX mqlite_messages_{state} (queue=?)"
@@ -98,7 +99,7 @@ EXPECTED = {
     "reap.RELEASE_WORKER": {BY_ID, "INDEX mqlite_messages_locked (queue=?)"},
     "workers.HELD_LEASES": {"INDEX mqlite_messages_locked (queue=? AND locked_until>?)"},
     "redrive.COPY_DEAD_LETTERS": {BY_ID},
-    "redrive.DEAD_LETTER_IDS": {DEAD_SINCE},
+    "redrive.DEATHS": {DEAD_BETWEEN},
     "redrive.PURGE": {BY_ID},
     "redrive.REDRIVE": {BY_ID},
     "redrive.UNGROUPED_DEAD_LETTER": {BY_ID},
@@ -171,7 +172,7 @@ def test_every_statement_on_messages_has_its_expected_plan():
         "browse.PEEK",
         "browse.PEEK_DEAD_LETTERS",
         "queues.QUEUE_STATS",
-        "redrive.DEAD_LETTER_IDS",
+        "redrive.DEATHS",
     ],
 )
 def test_rows_come_in_the_order_of_the_index_and_are_not_sorted(databases, name):

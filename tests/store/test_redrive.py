@@ -234,3 +234,31 @@ def test_a_batch_is_told_once_after_the_commit(
 
     ((_, message_id, using, count),) = heard
     assert (message_id, using, count) == (None, "default", 3)
+
+
+def test_a_reason_takes_those_that_died_of_it_over_many_batches(
+    clock, queue, over_queue, monkeypatch
+):
+    monkeypatch.setattr(dead_letters, "BATCH", 3)
+    letters = {"Broken": [], "Lost": []}
+    for number in range(20):
+        reason = "Lost" if number % 4 == 0 else "Broken"
+        message = enqueue_and_claim("jobs", priority=number)
+        message.reject(reason)
+        letters[reason].append(message)
+
+    assert over_queue("jobs", reason="Lost") == 5
+
+    assert {state_of(each) for each in letters["Broken"]} == {"dead_lettered"}
+    assert "dead_lettered" not in {state_of(each) for each in letters["Lost"]}
+
+
+def test_progress_is_told_after_each_batch(clock, queue, over_queue, monkeypatch):
+    monkeypatch.setattr(dead_letters, "BATCH", 3)
+    for _ in range(7):
+        dead_letter("jobs", priority=1)
+    told = []
+
+    over_queue("jobs", limit=10, progress=told.append)
+
+    assert told == [3, 6, 7]
