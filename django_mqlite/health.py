@@ -1,11 +1,10 @@
 """Whether what is due is being consumed."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from . import clock
-from .doorbell import database_path
 from .models import Queue
+from .storage import wal_bytes
 from .types import QueueStats, WorkerRecord
 from .workers import seen_workers
 
@@ -47,7 +46,7 @@ def health(using: str, *, max_age_ms: int) -> Health:
         oldest_due_age=max(ages) / 1000 if ages else None,
         last_poll_age=min(polls) / 1000 if polls else None,
         live_workers=len(workers),
-        wal_bytes=_wal_bytes(using),
+        wal_bytes=wal_bytes(using),
     )
 
 
@@ -63,10 +62,3 @@ def _problems(
         elif age > max_age_ms:
             problems.append(f"queue {queue.queue} has had a message due for {age / 1000:.0f} s")
     return problems
-
-
-def _wal_bytes(using: str) -> int:
-    """Its size is looked up, the file is not opened: closing it would drop SQLite's locks."""
-    path = database_path(using)
-    wal = Path(f"{path}-wal")
-    return wal.stat().st_size if path is not None and wal.exists() else 0

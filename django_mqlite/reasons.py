@@ -76,7 +76,7 @@ def _behind_head(message: Situation, around: Surroundings) -> Explanation:
     return _because(
         message,
         "behind_head",
-        _("waits behind #%(head)d, which is %(head_state)s, %(line)s; #%(head)d %(head_text)s"),
+        _("waits behind #%(head)d, which is %(head_state)s, %(line)s; #%(head)d: %(head_text)s"),
         head=head.facts["id"],
         head_state=head.facts["state"],
         head_code=head.code,

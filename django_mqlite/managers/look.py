@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from ..explanation import explain
 from ..store import browse, find
 from ..store.data_version import data_version
+from ..store.explain import newest_id
 from ..store.queues import queue_names
 from ..types import Explanation, Page, State
 from .base import VerbManager, must_exist, positive
@@ -70,6 +71,24 @@ class LookVerbs(VerbManager["Message"]):
         names = queue_names(connection)
         ids, place = find.find(connection, wanted, names, limit=limit, place=_place(after))
         return Page(ids=tuple(ids), next=_said(place))
+
+    def newest_id(self) -> int:
+        """The id of the message that was stored last, there or not; 0 for none."""
+        return newest_id(self.connection)
+
+    def arrivals(
+        self, after: int, *, queue: str | None = None, limit: int = 100
+    ) -> list["Message"]:
+        """The first messages with an id above `after`, in the order of their ids.
+
+        Those that are gone already are not among them. Raises QueueNotFound.
+        """
+        positive(limit, "limit")
+        connection = self.connection
+        if queue is not None:
+            must_exist(connection, queue)
+        rows = browse.arrivals(connection, queue, after=after, limit=limit)
+        return from_rows(self.model, self.using_alias, rows)
 
     def data_version(self) -> int:
         """A number that changes when another connection commits; own commits do not count."""

@@ -36,6 +36,7 @@ EACH_STATE = {
 
 # How each statement gets at messages: these ways and no others.
 EXPECTED = {
+    "browse.ARRIVALS": {"INTEGER PRIMARY KEY (rowid>?)"},
     "browse.PEEK": {"INDEX mqlite_messages_active (queue=?)"},
     "browse.PEEK_DEAD_LETTERS": {DEAD},
     "cancel.CANCEL": {BY_ID},

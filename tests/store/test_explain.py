@@ -118,7 +118,7 @@ def test_behind_a_deferred_head_it_says_which_and_why_that_one_waits(group_queue
 
     assert why.code == "behind_head"
     assert why.text == (
-        f"waits behind #{head.pk}, which is deferred, in group customer-7; #{head.pk} was set "
+        f"waits behind #{head.pk}, which is deferred, in group customer-7; #{head.pk}: was set "
         "aside and waits until somebody claims it by its id, with claim_deferred()"
     )
     assert why.facts["head"] == head.pk
@@ -132,7 +132,7 @@ def test_in_a_strict_queue_the_line_is_the_queue(strict_queue):
 
     assert why.text.startswith(
         f"waits behind #{head.pk}, which is locked, in queue strict, which is strict_fifo; "
-        f"#{head.pk} locked by an unnamed worker until 00:00:30 (in 30 s), delivery 1 of 10"
+        f"#{head.pk}: locked by an unnamed worker until 00:00:30 (in 30 s), delivery 1 of 10"
     )
 
 

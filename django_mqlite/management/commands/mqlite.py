@@ -1,4 +1,4 @@
-"""manage.py mqlite: look into the queues, redrive and purge dead letters."""
+"""manage.py mqlite: see and steer the queues, and look after their file."""
 
 from argparse import SUPPRESS, ArgumentParser
 from typing import Any
@@ -12,7 +12,7 @@ from django_mqlite.management.inspection.output import Output
 
 
 class Command(BaseCommand):
-    help = "Look into the queues; redrive and purge dead letters."
+    help = "See and steer the queues, and look after their file."
     # It must be possible to look into a project that is not in order.
     requires_system_checks = ()
 

@@ -4,7 +4,27 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from . import health, peek, purge, redrive, stats
+from . import (
+    backup,
+    cancel,
+    doctor,
+    enqueue,
+    health,
+    listing,
+    pause,
+    peek,
+    purge,
+    redrive,
+    release,
+    resume,
+    run_now,
+    show,
+    stats,
+    subscribe,
+    tail,
+    vacuum,
+    why,
+)
 from .output import Output
 
 
@@ -20,8 +40,22 @@ class Subcommand(Protocol):
 
 SUBCOMMANDS: dict[str, Subcommand] = {
     "stats": stats,
+    "list": listing,
+    "show": show,
+    "why": why,
     "peek": peek,
+    "tail": tail,
+    "enqueue": enqueue,
     "redrive": redrive,
     "purge": purge,
+    "cancel": cancel,
+    "release": release,
+    "run-now": run_now,
+    "pause": pause,
+    "resume": resume,
+    "subscribe": subscribe,
     "health": health,
+    "vacuum": vacuum,
+    "backup": backup,
+    "doctor": doctor,
 }

@@ -47,11 +47,12 @@ def add_selection(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--older-than", type=age, metavar="AGE", help="dead for at least so long: 90s, 15m, 1h, 2d"
     )
+    parser.add_argument("--reason", metavar="NAME", help="dead for this reason")
 
 
 def check_selection(options: Mapping[str, Any], *others: str) -> None:
     """--id names the messages one by one, so nothing else can select."""
-    for name in ("limit", "older_than", *others):
+    for name in ("limit", "older_than", "reason", *others):
         if options["ids"] and options[name]:
             option = "--" + name.replace("_", "-")
             raise CommandError(f"--id and {option} cannot be combined: --id says exactly which.")

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from textwrap import shorten
 from typing import Any
 
 from django.core.management.base import OutputWrapper
@@ -27,6 +28,11 @@ class Output:
         """The document as JSON, or the text."""
         self.stdout.write(json.dumps(document, indent=2) if self.as_json else text)
 
+    def line(self, document: Any, text: str) -> None:
+        """One of many answers that come as time goes by: JSON on a line of its own, or the text."""
+        self.stdout.write(json.dumps(document) if self.as_json else text)
+        self.stdout.flush()
+
     def answer_table(
         self, document: Any, heads: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str
     ) -> None:
@@ -38,6 +44,24 @@ class Output:
             self.stdout.write(_rich_table(heads, cells, color=self.color))
         else:
             self.stdout.write(_plain_table(heads, cells))
+
+
+PREVIEW = 50
+
+
+def shortened(text: str | None) -> str | None:
+    """As much of a text as a table has room for."""
+    return shorten(text, PREVIEW, placeholder=" …") if text else text
+
+
+def beginning(body: bytes | memoryview) -> str | None:
+    """The beginning of a body."""
+    return shortened(bytes(body[:PREVIEW]).decode(errors="replace"))
+
+
+def lines(text: str) -> str:
+    """Text of several lines, in letters that a terminal prints and does not obey."""
+    return "\n".join("".join(map(_shown, line)) for line in text.splitlines())
 
 
 def cell(value: Any) -> str:

@@ -10,7 +10,8 @@ from django_mqlite.managers import DeadLetterManager
 from django_mqlite.models import DeadLetter
 
 from .arguments import add_selection, check_selection
-from .confirm import confirm, must_be_askable
+from .bar import bar
+from .confirm import add_yes, confirm_unless_yes, must_be_askable
 from .output import Output
 from .selection import checked_ids
 
@@ -18,10 +19,10 @@ HELP = "Delete dead letters of a queue for good."
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """QUEUE (--id N … | --limit N | --older-than AGE | --all) [--yes]"""
+    """QUEUE (--id N … | --limit N | --older-than AGE | --reason NAME | --all) [--yes]"""
     add_selection(parser)
     parser.add_argument("--all", action="store_true", help="every dead letter of the queue")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_yes(parser)
 
 
 def run(options: Mapping[str, Any], output: Output) -> None:
@@ -39,9 +40,11 @@ def run(options: Mapping[str, Any], output: Output) -> None:
 
 def _check_bounds(options: Mapping[str, Any]) -> None:
     check_selection(options, "all")
-    bounds = [name for name in ("ids", "limit", "older_than", "all") if options[name]]
+    bounds = [name for name in ("ids", "limit", "older_than", "reason", "all") if options[name]]
     if not bounds:
-        raise CommandError("Say which: --id, --limit, --older-than, or --all for every one.")
+        raise CommandError(
+            "Say which: --id, --limit, --older-than, --reason, or --all for every one."
+        )
     if options["all"] and len(bounds) > 1:
         raise CommandError("--all means every one, so it cannot be combined with a bound.")
 
@@ -53,15 +56,17 @@ def _purge_ids(letters: DeadLetterManager, options: Mapping[str, Any], output: O
 
 
 def _purge(letters: DeadLetterManager, options: Mapping[str, Any], output: Output) -> int:
-    queue, older_than = options["queue"], options["older_than"]
-    count = letters.matching(queue, older_than=older_than)[: options["limit"]].count()
+    queue = options["queue"]
+    wanted = {"older_than": options["older_than"], "reason": options["reason"]}
+    count = letters.matching(queue, **wanted)[: options["limit"]].count()
     if count:
         _confirm(count, options, output)
         # No more than what was agreed to, whatever died meanwhile.
-        count = letters.purge_queue(queue, limit=count, older_than=older_than)
+        with bar(output, "dead letters", count) as show:
+            count = letters.purge_queue(queue, limit=count, progress=show, **wanted)
     return count
 
 
 def _confirm(count: int, options: Mapping[str, Any], output: Output) -> None:
-    if not options["yes"]:
-        confirm(f"Delete {count} dead letter(s) of queue {options['queue']} for good?", output)
+    question = f"Delete {count} dead letter(s) of queue {options['queue']} for good?"
+    confirm_unless_yes(options, question, output)

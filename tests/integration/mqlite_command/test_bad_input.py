@@ -34,7 +34,7 @@ from .calls import answer, mqlite
         (("redrive", "jobs", "--older-than", "-1h"), "expected one argument"),
         (("redrive", "jobs", "--older-than", "9" * 400), "at most 100 years"),
         (("redrive", "jobs", "--id", "1", "--limit", "1"), "--id and --limit cannot"),
-        (("purge", "jobs", "--yes"), "Say which: --id, --limit, --older-than, or --all"),
+        (("purge", "jobs", "--yes"), "Say which: --id, --limit, --older-than, --reason, or --all"),
         (("purge", "jobs", "--all", "--limit", "1", "--yes"), "--all means every one"),
         (("purge", "jobs", "--id", "1", "--all", "--yes"), "--id and --all cannot"),
         (("purge", "jobs", "--id", "0", "--yes"), "0 is not between 1 and"),

@@ -23,8 +23,8 @@ def test_text_in_a_pipe_is_aligned_and_plain(settings, queue, make_queue):
 
     assert heads.split("  ")[0] == "queue"
     assert [row.split() for row in rows] == [
-        ["a-long-name", "0", "0", "0", "0", "0", "0", "-", "yes"],
-        ["jobs", "1", "0", "0", "0", "0", "1", "2026-01-01", "00:00:00", "no"],
+        ["a-long-name", "0", "0", "0", "0", "0", "0", "-", "0", "0", "0", "yes"],
+        ["jobs", "1", "0", "0", "0", "0", "1", "2026-01-01", "00:00:00", "0", "0", "0", "no"],
     ]
     assert {row.index(" no" if "jobs" in row else " yes") for row in rows} == {
         heads.index(" paused")
@@ -48,6 +48,10 @@ def test_json_has_stable_keys(queue):
                     "dead_lettered": 0,
                 },
                 "due_since": "2026-01-01T00:00:00+00:00",
+                "workers": 0,
+                "slots": 0,
+                "completed_last_hour": 0,
+                "failed_last_hour": 0,
             }
         ]
     }

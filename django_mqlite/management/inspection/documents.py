@@ -1,0 +1,72 @@
+"""A message in JSON, with stable keys."""
+
+from base64 import b64encode
+from typing import Any
+
+from django_mqlite import content
+from django_mqlite.models import Message
+from django_mqlite.types import Explanation
+
+from .output import iso, lines
+
+
+def document(message: Message) -> dict[str, Any]:
+    """Everything but the lock token: who has it can settle the message."""
+    return {
+        "id": message.pk,
+        "queue": message.queue,
+        "state": message.state,
+        "priority": message.priority,
+        "blocked": message.blocked,
+        "delivery_count": message.delivery_count,
+        "enqueued_at": iso(message.enqueued_at),
+        "visible_at": iso(message.visible_at),
+        "expires_at": iso(message.expires_at),
+        "finished_at": iso(message.finished_at),
+        "message_id": message.message_id,
+        "correlation_id": message.correlation_id,
+        "reply_to": message.reply_to,
+        "group_id": message.group_id,
+        "subject": message.subject,
+        "content_type": message.content_type,
+        "properties": message.properties,
+        **_body(message),
+        "errors": message.errors or [],
+        "dead_letter_reason": message.dead_letter_reason,
+        "dead_letter_description": message.dead_letter_description,
+    }
+
+
+def summary(message: Message) -> dict[str, Any]:
+    """What a list tells of it; nothing that could be long."""
+    return {
+        "id": message.pk,
+        "queue": message.queue,
+        "state": message.state,
+        "priority": message.priority,
+        "group_id": message.group_id,
+        "subject": message.subject,
+        "message_id": message.message_id,
+        "correlation_id": message.correlation_id,
+        "delivery_count": message.delivery_count,
+        "enqueued_at": iso(message.enqueued_at),
+        "visible_at": iso(message.visible_at),
+        "locked_until": iso(message.locked_until),
+        "finished_at": iso(message.finished_at),
+        "dead_letter_reason": message.dead_letter_reason,
+    }
+
+
+def explained(id: int, why: Explanation) -> str:
+    """The sentence with its subject; of one that never was it names the number itself."""
+    return lines(why.text if why.code == "never_enqueued" else f"#{id}: {why.text}")
+
+
+def _body(message: Message) -> dict[str, Any]:
+    """`data` as the content type says, or, where that is bytes or untrue, `body_base64`."""
+    try:
+        data = message.data
+        content.encode_json(data, "data")  # json.loads takes NaN, JSON does not
+    except (TypeError, ValueError, RecursionError):
+        return {"data": None, "body_base64": b64encode(message.body).decode()}
+    return {"data": data, "body_base64": None}

@@ -1,0 +1,93 @@
+"""mqlite show: everything that is known of a message."""
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from django_mqlite.models import Message
+from django_mqlite.types import Explanation
+
+from .arguments import count
+from .documents import document, explained
+from .output import Output, cell, iso, lines
+
+HELP = "Show a message: properties, lease, body, failed deliveries, and why it has not run."
+
+FACTS = (
+    "queue", "state", "subject", "priority", "group_id", "message_id", "correlation_id",
+    "reply_to", "enqueued_at", "visible_at", "expires_at", "delivery_count", "locked_by",
+    "locked_until", "finished_at", "dead_letter_reason", "dead_letter_description",
+    "content_type",
+)  # fmt: skip
+MAX_BODY = 4_000
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """ID"""
+    parser.add_argument("id", type=count, metavar="ID")
+
+
+def run(options: Mapping[str, Any], output: Output) -> None:
+    """Everything but the lock token, or what became of a message that is gone."""
+    messages = Message.objects.db_manager(options["database"])
+    message = messages.using(messages.using_alias).filter(pk=options["id"]).first()
+    why = messages.explain(options["id"])
+    if message is None:
+        raise CommandError(f"Not there. {explained(options['id'], why)}.")
+    output.answer(_document(message, why), "\n".join(_text(message, why)))
+
+
+def _document(message: Message, why: Explanation) -> dict[str, Any]:
+    return {
+        **document(message),
+        "max_delivery_count": why.facts.get("max_delivery_count"),
+        "locked_by": message.locked_by,
+        "locked_until": iso(message.locked_until),
+        "result": message.result,
+        "why": {"code": why.code, "text": why.text, "facts": dict(why.facts)},
+    }
+
+
+def _text(message: Message, why: Explanation) -> Iterator[str]:
+    yield explained(message.pk, why)
+    for name in FACTS:
+        value = getattr(message, name)
+        if value not in (None, ""):
+            yield f"  {name.replace('_', ' ')}: {cell(value)}"
+    for name, value in (message.properties or {}).items():
+        yield f"  property {cell(name)}: {cell(value)}"
+    yield from _body(message)
+    if message.result is not None:
+        yield from _block("result", _pretty(message.result))
+    for error in message.errors or []:
+        yield from _failure(error)
+
+
+def _body(message: Message) -> Iterator[str]:
+    body = bytes(message.body)
+    try:
+        text = message.data if isinstance(message.data, str) else _pretty(message.data)
+    except (TypeError, ValueError, RecursionError):
+        text = body[: MAX_BODY // 3].hex(" ")
+    cut = f", cut to {MAX_BODY:,} letters" if len(text) > MAX_BODY else ""
+    yield from _block(f"body, {len(body):,} bytes{cut}", text[:MAX_BODY])
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=True)
+
+
+def _failure(error: Mapping[str, Any]) -> Iterator[str]:
+    said = ": ".join(str(error[key]) for key in ("class", "message") if error.get(key))
+    worker = error.get("worker") or "an unnamed worker"
+    head = f"delivery {error.get('delivery', '?')} failed, {worker}: {said}"
+    yield from _block(cell(head), str(error.get("traceback") or ""))
+
+
+def _block(head: str, text: str) -> Iterator[str]:
+    yield head + ":" if text else head
+    if text:
+        yield "\n".join(f"  {line}" for line in lines(text).split("\n"))
