@@ -14,7 +14,7 @@ class MqliteConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import checks  # noqa: F401, PLC0415 - registers them
+        from . import checks, deployment_checks  # noqa: F401, PLC0415 - registers them
         from .signals import connect_logging  # noqa: PLC0415 - nothing before the apps are ready
 
         connect_logging()

@@ -8,8 +8,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 from django.db.utils import OperationalError
 
+from .check_links import with_link
 from .conf import get_settings
 from .handlers import get_handlers
+from .names import meant
+from .store.queues import queue_names
 
 OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
 WAL_RESET_FIXED = (3, 51, 3)
@@ -36,26 +39,26 @@ def queue_alias() -> str:
 
 
 @register("mqlite")
+@with_link
 def check_settings(**_: Any) -> list[CheckMessage]:
     """MQLITE can be read."""
     try:
         get_settings()
     except ImproperlyConfigured as error:
-        return [
-            Error(str(error), hint="See the reference of the MQLITE setting.", id="mqlite.E001")
-        ]
+        return [Error(str(error), hint="The options are in docs/guide.md.", id="mqlite.E001")]
     return []
 
 
-def _readable() -> bool:
+def is_readable() -> bool:
     """Whether check_settings has nothing to say; the other checks would only stumble."""
     return not check_settings()
 
 
 @register("mqlite")
+@with_link
 def check_engine(**_: Any) -> list[CheckMessage]:
     """The queue's database is SQLite, new enough, and its transactions begin IMMEDIATE."""
-    if not _readable():
+    if not is_readable():
         return []
     connection: Any = connections[queue_alias()]
     if connection.vendor != "sqlite":
@@ -125,16 +128,23 @@ def _check_transaction_mode(connection: Any) -> list[CheckMessage]:
 
 
 @register("mqlite", Tags.database)
+@with_link
 def check_database(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """WAL is on, and every handler's queue exists; asked only where the database may be."""
-    if not _readable() or queue_alias() not in (databases or ()):
+    if not is_readable() or queue_alias() not in (databases or ()):
         return []
     alias = queue_alias()
     connection = connections[alias]
     try:
-        return [*_check_journal_mode(connection), *_check_handlers()]
+        return [*_check_journal_mode(connection), *_check_handlers(connection)]
     except OperationalError as error:
-        return [Error(f"Database {alias!r} cannot be opened: {error}", id="mqlite.E004")]
+        return [
+            Error(
+                f"Database {alias!r} cannot be opened: {error}",
+                hint="Look at NAME in DATABASES, and whose the file and its directory are.",
+                id="mqlite.E004",
+            )
+        ]
 
 
 def _check_journal_mode(connection: Any) -> list[CheckMessage]:
@@ -151,14 +161,22 @@ def _check_journal_mode(connection: Any) -> list[CheckMessage]:
     ]
 
 
-def _check_handlers() -> list[CheckMessage]:
-    declared = get_settings().queues
+def _check_handlers(connection: Any) -> list[CheckMessage]:
+    known = {*get_settings().queues, *_existing_queues(connection)}
     return [
         Warning(
-            f"{handler.path} handles queue {queue!r}, which MQLITE['QUEUES'] does not declare.",
-            hint="Declare it, or create it with Queue.objects.create_queue().",
+            f"{handler.path} handles queue {queue!r}, which is not there and which "
+            f"MQLITE['QUEUES'] does not declare{meant(queue, known)}.",
+            hint="Declare it and run migrate, or create it with Queue.objects.create_queue().",
             id="mqlite.W004",
         )
         for queue, handler in get_handlers().items()
-        if declared and queue not in declared
+        if known and queue not in known
     ]
+
+
+def _existing_queues(connection: Any) -> list[str]:
+    """None are there before the first migrate."""
+    if "mqlite_queues" not in connection.introspection.table_names():
+        return []
+    return queue_names(connection)

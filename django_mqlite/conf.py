@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -11,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from .durations import milliseconds
-from .names import checked_name
+from .names import checked_name, meant
 from .types import OrderingMode, QueueConfig
 
 
@@ -88,11 +87,7 @@ def _only_known(raw: Any, known: Iterable[str], where: str) -> None:
         raise ImproperlyConfigured(f"{where} is a dict, not {raw!r}")
     for name in raw:
         if name not in known:
-            near = get_close_matches(str(name), known, n=1)
-            hint = (
-                f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
-            )
-            raise ImproperlyConfigured(f"{where} has no option {name!r}{hint}")
+            raise ImproperlyConfigured(f"{where} has no option {name!r}{meant(name, known)}")
 
 
 def _duration(least: int) -> Callable[[Any, str], int]:

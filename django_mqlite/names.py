@@ -1,6 +1,8 @@
-"""What a queue may be called."""
+"""What a queue may be called, and what somebody meant who got a name wrong."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -17,3 +19,9 @@ def checked_name(name: str) -> str:
             "or a digit"
         )
     return name
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """The end of an error about a wrong name: the one that is near, else all there are."""
+    near = get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"

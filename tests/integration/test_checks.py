@@ -1,13 +1,18 @@
 """System checks: each says what is wrong, with a way out; a project in order hears nothing."""
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from django.core.checks import run_checks
-from django.db import connection, connections
+from django.db import OperationalError, connection, connections
 
-from django_mqlite import checks, handlers
+from django_mqlite import checks, deployment_checks, handlers
+from django_mqlite.check_links import PAGE
 from django_mqlite.handlers import Handler
+from django_mqlite.store import storage
+from tests.support.source import PACKAGE, ROOT
 
 pytestmark = pytest.mark.django_db
 
@@ -95,12 +100,147 @@ def test_a_journal_other_than_wal_is_warned_of(monkeypatch):
     assert (warning.id, "delete" in warning.msg) == ("mqlite.W003", True)
 
 
-def test_a_handler_of_a_queue_that_is_not_declared_is_warned_of(settings, monkeypatch):
-    settings.MQLITE = {"QUEUES": {"emails": {}}}
-    handler = Handler(queue="emials", function=print)
-    monkeypatch.setattr(handlers, "_handlers", {"emials": handler})
+def handles(monkeypatch, queue, **facts):
+    monkeypatch.setattr(
+        handlers, "_handlers", {queue: Handler(queue=queue, function=print, **facts)}
+    )
 
-    assert "emials" in found(databases=["default"])["mqlite.W004"].msg
+
+def test_a_handler_of_a_queue_that_is_not_there_is_warned_of(settings, monkeypatch):
+    settings.MQLITE = {"QUEUES": {"emails": {}}}
+    handles(monkeypatch, "emials")
+
+    said = found(databases=["default"])["mqlite.W004"].msg
+
+    assert "emials" in said
+    assert "did you mean 'emails'?" in said
+
+
+def test_a_handler_of_a_queue_that_was_created_and_not_declared_is_in_order(
+    settings, monkeypatch, make_queue
+):
+    settings.MQLITE = {"QUEUES": {"emails": {}}}
+    make_queue("made-by-hand")
+    handles(monkeypatch, "made-by-hand")
+
+    assert found(databases=["default"]) == {}
+
+
+def test_a_database_that_cannot_be_opened_is_an_error(monkeypatch):
+    def fail(*_):
+        raise OperationalError("unable to open database file")
+
+    monkeypatch.setattr(checks, "_check_journal_mode", fail)
+
+    assert "unable to open" in found(databases=["default"])["mqlite.E004"].msg
+
+
+@pytest.mark.parametrize(
+    ("mode", "atomic", "expected"),
+    [
+        ("IMMEDIATE", True, {"mqlite.W006"}),
+        ("IMMEDIATE", False, set()),
+        ("DEFERRED", True, {"mqlite.W002"}),
+    ],
+)
+def test_atomic_requests_with_immediate_transactions_are_warned_of(
+    monkeypatch, mode, atomic, expected
+):
+    options = connection.settings_dict["OPTIONS"] | {"transaction_mode": mode}
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
+
+    assert set(found()) == expected
+
+
+@pytest.mark.parametrize(
+    ("timeout", "expected"), [(0, {"mqlite.W007"}), (1.9, {"mqlite.W007"}), (2, set())]
+)
+def test_a_short_timeout_is_warned_of(monkeypatch, timeout, expected):
+    options = connection.settings_dict["OPTIONS"] | {"timeout": timeout}
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
+
+    assert set(found()) == expected
+
+
+@pytest.mark.parametrize(
+    ("synchronous", "expected"), [(0, {"mqlite.W008"}), (1, set()), (2, set()), (3, set())]
+)
+def test_synchronous_off_is_warned_of(monkeypatch, synchronous, expected):
+    facts = storage.file_facts(connection)._replace(synchronous=synchronous)
+    monkeypatch.setattr(deployment_checks, "file_facts", lambda _: facts)
+
+    assert set(found(databases=["default"])) == expected
+    assert found() == {}
+
+
+def mounts(monkeypatch, **kinds):
+    partitions = [SimpleNamespace(mountpoint=path, fstype=kind) for path, kind in kinds.items()]
+    monkeypatch.setattr(deployment_checks.psutil, "disk_partitions", lambda **_: partitions)
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs", "9p"])
+def test_a_network_file_system_is_warned_of(monkeypatch, kind):
+    directory = str(Path(connection.settings_dict["NAME"]).resolve().parent)
+    mounts(monkeypatch, **{"/": "ext4", directory: kind})
+
+    assert kind in found()["mqlite.W009"].msg
+
+
+def test_a_network_file_system_elsewhere_concerns_nobody(monkeypatch):
+    directory = Path(connection.settings_dict["NAME"]).resolve().parent
+    mounts(monkeypatch, **{"/": "nfs4", str(directory): "ext4", f"{directory}/beside": "cifs"})
+
+    assert found() == {}
+
+
+def test_where_mounts_cannot_be_told_nothing_is_said(monkeypatch):
+    mounts(monkeypatch)
+
+    assert found() == {}
+
+
+def test_a_directory_that_cannot_be_written_is_warned_of(monkeypatch):
+    directory = Path(connection.settings_dict["NAME"]).resolve().parent
+    monkeypatch.setattr(deployment_checks.os, "access", lambda path, mode: Path(path) != directory)
+
+    assert str(directory) in found()["mqlite.W010"].msg
+
+
+def test_a_directory_that_is_not_there_yet_is_no_matter_of_a_build(monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "NAME", "no/such/directory/db.sqlite3")
+
+    assert found() == {}
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"atomic": True, "max_runtime_ms": 5_000}, {"mqlite.W011"}),
+        ({"atomic": True, "max_runtime_ms": 4_999}, set()),
+        ({"atomic": True}, set()),
+        ({"atomic": False, "max_runtime_ms": 5_000}, set()),
+    ],
+    ids=str,
+)
+def test_an_atomic_handler_that_may_outlast_its_lease_is_warned_of(
+    settings, monkeypatch, facts, expected
+):
+    settings.MQLITE = {"QUEUES": {"stock": {"lock_duration": 5}}}
+    handles(monkeypatch, "stock", **facts)
+
+    assert set(found()) == expected
+
+
+def test_each_check_leads_to_its_paragraph(settings):
+    sources = [(PACKAGE / name).read_text() for name in ("checks.py", "deployment_checks.py")]
+    ids = set(re.findall(r"mqlite\.[EW]\d{3}", "".join(sources)))
+    headings = re.findall(r"^## (mqlite\.[EW]\d{3})$", (ROOT / PAGE).read_text(), re.MULTILINE)
+    settings.MQLITE = {"QUEUE": {}}
+
+    assert sorted(ids) == sorted(headings)
+    assert len(ids) >= 15
+    assert found()["mqlite.E001"].hint.endswith("See docs/checks.md#mqlitee001.")
 
 
 def test_a_database_named_without_its_router_is_warned_of(settings):

@@ -36,7 +36,7 @@ def run(options: Mapping[str, Any], output: Output) -> None:
     message = messages.using(messages.using_alias).filter(pk=options["id"]).first()
     why = messages.explain(options["id"])
     if message is None:
-        raise CommandError(f"Not there. {explained(options['id'], why)}.")
+        raise CommandError(explained(options["id"], why))
     output.answer(_document(message, why), "\n".join(_text(message, why)))
 
 

@@ -1,0 +1,151 @@
+"""System checks of where and how the project runs: requests, timeouts, file systems, handlers."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+from django.core.checks import CheckMessage, Tags, Warning, register
+from django.db import connections
+from django.db.utils import OperationalError
+
+from .check_links import with_link
+from .checks import is_readable, queue_alias
+from .conf import get_settings
+from .doorbell import database_path
+from .handlers import get_handlers
+from .store.storage import file_facts
+
+SHORTEST_TIMEOUT = 2.0
+"""Seconds: a batch of a reaper or a purge beside a full disk cache takes its part of one."""
+
+OFF = 0
+
+NETWORK = frozenset(
+    {
+        "9p", "acfs", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph",
+        "fuse.cephfs", "fuse.davfs2", "fuse.glusterfs", "fuse.grpcfuse",
+        "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs",
+        "nfs", "nfs3", "nfs4", "ocfs2", "prl_fs", "smb", "smb2", "smb3", "smbfs", "vboxsf",
+        "virtiofs", "vmhgfs", "webdav",
+    }
+)  # fmt: skip
+"""File systems of other machines, or shared with the host of a virtual one."""
+
+
+@register("mqlite")
+@with_link
+def check_deployment(**_: Any) -> list[CheckMessage]:
+    """What can be told without opening the database."""
+    if not is_readable():
+        return []
+    connection: Any = connections[queue_alias()]
+    if connection.vendor != "sqlite":
+        return []
+    return [
+        *_check_atomic_requests(connection),
+        *_check_timeout(connection),
+        *_check_place(connection.alias),
+        *_check_atomic_handlers(),
+    ]
+
+
+@register("mqlite", Tags.database)
+@with_link
+def check_synchronous(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """A commit is on the disk when it is acknowledged."""
+    if not is_readable() or queue_alias() not in (databases or ()):
+        return []
+    alias = queue_alias()
+    try:
+        facts = file_facts(connections[alias])
+    except OperationalError:
+        return []  # check_database says so
+    if facts.synchronous != OFF:
+        return []
+    return [
+        Warning(
+            f"Database {alias!r} runs with synchronous=OFF: a power failure can lose acknowledged "
+            "messages and damage the file.",
+            hint="Use FULL, or NORMAL if the last commits may be lost with the power.",
+            id="mqlite.W008",
+        )
+    ]
+
+
+def _check_atomic_requests(connection: Any) -> Iterator[CheckMessage]:
+    if not connection.settings_dict.get("ATOMIC_REQUESTS"):
+        return
+    if mode_of(connection) in ("IMMEDIATE", "EXCLUSIVE"):
+        yield Warning(
+            f"Database {connection.alias!r} has ATOMIC_REQUESTS, and its transactions begin "
+            "IMMEDIATE: every request holds the write lock from its beginning to its end, also one "
+            "that only reads, so requests and workers go one after the other.",
+            hint="Leave ATOMIC_REQUESTS out and say transaction.atomic() around what belongs "
+            "together.",
+            id="mqlite.W006",
+        )
+
+
+def mode_of(connection: Any) -> str:
+    """How transactions begin; the engine's default is known only to the connection."""
+    connection.get_connection_params()  # opens nothing
+    return str(connection.transaction_mode or "DEFERRED")
+
+
+def _check_timeout(connection: Any) -> Iterator[CheckMessage]:
+    timeout = float(connection.get_connection_params().get("timeout", 5.0))
+    if timeout < SHORTEST_TIMEOUT:
+        yield Warning(
+            f"Database {connection.alias!r} gives up after {timeout:g} s of waiting for another "
+            'writer: "database is locked" is raised where a moment more would have helped.',
+            hint="Set OPTIONS['timeout'] to 5 or more seconds.",
+            id="mqlite.W007",
+        )
+
+
+def _check_place(alias: str) -> Iterator[CheckMessage]:
+    path = database_path(alias)
+    if path is None or not path.parent.is_dir():
+        return
+    directory = path.resolve().parent
+    kind = file_system_of(directory)
+    if kind in NETWORK:
+        yield Warning(
+            f"Database {alias!r} is on a network file system ({kind}): SQLite's locks and its "
+            "write-ahead log do not work across machines, and the file can be damaged.",
+            hint="Put the file on a local disk, with everything that uses it on the same machine.",
+            id="mqlite.W009",
+        )
+    if not os.access(directory, os.W_OK | os.X_OK):
+        yield Warning(
+            f"The directory {directory} cannot be written by this user: SQLite has to create the "
+            "write-ahead log beside the file, so nothing can be enqueued.",
+            hint="Give the directory, not only the file, to the user of web server and workers.",
+            id="mqlite.W010",
+        )
+
+
+def file_system_of(directory: Path) -> str:
+    """The type of the file system that the directory is on, '' where that cannot be told."""
+    mounted = {
+        Path(partition.mountpoint): partition.fstype
+        for partition in psutil.disk_partitions(all=True)
+    }
+    return next((mounted[each] for each in [directory, *directory.parents] if each in mounted), "")
+
+
+def _check_atomic_handlers() -> Iterator[CheckMessage]:
+    declared = get_settings().queues
+    for queue, handler in get_handlers().items():
+        lock_ms = declared[queue].lock_duration_ms if queue in declared else None
+        longest = handler.max_runtime_ms
+        if handler.atomic and lock_ms and longest and longest >= lock_ms:
+            yield Warning(
+                f"{handler.path} is atomic and may run for {longest / 1000:g} s, but a lease of "
+                f"queue {queue!r} lasts {lock_ms / 1000:g} s and cannot be renewed while it runs: "
+                "its work would be rolled back, again and again.",
+                hint="Make its max_runtime shorter than the queue's lock_duration.",
+                id="mqlite.W011",
+            )
