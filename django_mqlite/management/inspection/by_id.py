@@ -29,7 +29,10 @@ def act_on(
     succeeded = [id for id, acted in results.items() if acted]
     document = {
         done: succeeded,
-        "refused": [{"id": id, "code": why.code, "text": why.text} for id, why in refused.items()],
+        "refused": [
+            {"id": id, "state": why.facts["state"], "code": why.code, "text": why.text}
+            for id, why in refused.items()
+        ],
     }
     said = [f"#{id}: {done}" for id in succeeded]
     said += [
