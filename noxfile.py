@@ -1,4 +1,4 @@
-"""The supported pairs of Python and Django, and a current SQLite; `.ci/run` runs them."""
+"""The supported pairs of Python and Django, Django's own engine, and a current SQLite."""
 
 import nox
 
@@ -18,9 +18,16 @@ def tests(session: nox.Session, django: str) -> None:
     session.run(*PYTEST, *session.posargs, env=FEWER)
 
 
-# Django 5.2 only: from 6.0 on Django calls Connection.getlimit(), which pysqlite3 0.6 lacks.
+@nox.session(name="django-engine")
+def django_engine(session: nox.Session) -> None:
+    """The whole suite on Django's own engine with `sqlite_options()`."""
+    session.install("--editable", ".[dev]")
+    environment = {"MQLITE_TEST_ENGINE": "django.db.backends.sqlite3"}
+    session.run(*PYTEST, *session.posargs, env=environment)
+
+
 @nox.session(name="sqlite-current")
 def sqlite_current(session: nox.Session) -> None:
     """The whole suite on the SQLite that pysqlite3 brings along."""
-    session.install("--editable", ".[dev,sqlite]", "Django~=5.2.0")
+    session.install("--editable", ".[dev,sqlite]")
     session.run(*PYTEST, *session.posargs, env={"MQLITE_TEST_CURRENT_SQLITE": "1"})

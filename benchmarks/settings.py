@@ -6,14 +6,18 @@ from tempfile import gettempdir
 
 from django_mqlite.conf import sqlite_options
 
+OWN_ENGINE = "django_mqlite.sqlite3"
+ENGINE = os.environ.get("MQLITE_BENCHMARK_ENGINE", OWN_ENGINE)
 DIRECTORY = Path(os.environ.get("MQLITE_BENCHMARK_DIRECTORY", gettempdir()))
 SYNCHRONOUS = os.environ.get("MQLITE_BENCHMARK_SYNCHRONOUS", "FULL")
 
 DATABASES = {
     "default": {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": ENGINE,
         "NAME": str(DIRECTORY / "benchmark.sqlite3"),
-        "OPTIONS": sqlite_options(synchronous=SYNCHRONOUS),
+        "OPTIONS": {"synchronous": SYNCHRONOUS}
+        if ENGINE == OWN_ENGINE
+        else sqlite_options(synchronous=SYNCHRONOUS),
     }
 }
 INSTALLED_APPS = ["django_mqlite", "benchmarks"]

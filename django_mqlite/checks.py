@@ -113,15 +113,15 @@ def _check_version(connection: Any) -> list[CheckMessage]:
 
 
 def _check_transaction_mode(connection: Any) -> list[CheckMessage]:
-    options = connection.settings_dict.get("OPTIONS", {})
-    mode = str(options.get("transaction_mode", "DEFERRED")).upper()
+    connection.get_connection_params()  # opens nothing, and tells the engine's default as well
+    mode = connection.transaction_mode or "DEFERRED"
     if mode in ("IMMEDIATE", "EXCLUSIVE"):
         return []
     return [
         Warning(
             f"Transactions of database {connection.alias!r} begin {mode}: one that reads and then "
             'writes fails with "database is locked" whenever another writer was faster.',
-            hint="Use OPTIONS = django_mqlite.conf.sqlite_options().",
+            hint="Use the engine django_mqlite.sqlite3, or OPTIONS = sqlite_options().",
             id="mqlite.W002",
         )
     ]
@@ -155,7 +155,7 @@ def _check_journal_mode(connection: Any) -> list[CheckMessage]:
     return [
         Warning(
             f"Database {connection.alias!r} is in journal mode {mode}: readers stop the writer.",
-            hint="Use OPTIONS = django_mqlite.conf.sqlite_options(), which turns WAL on.",
+            hint="Use the engine django_mqlite.sqlite3, or OPTIONS = sqlite_options().",
             id="mqlite.W003",
         )
     ]

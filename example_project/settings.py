@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-from django_mqlite.conf import sqlite_options
-
 BASE_DIR = Path(__file__).resolve().parent
 
 INSTALLED_APPS = [
@@ -20,9 +18,9 @@ INSTALLED_APPS = [
 
 DATABASES = {
     "default": {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": "django_mqlite.sqlite3",
         "NAME": os.environ.get("SHOP_DATABASE", BASE_DIR / "shop.sqlite3"),
-        "OPTIONS": sqlite_options(timeout=20),
+        "OPTIONS": {"timeout": 20},
         # A connection to SQLite does not go stale, and opening one for each request costs more
         # than most of its queries.
         "CONN_MAX_AGE": None,

@@ -10,6 +10,10 @@ from tempfile import TemporaryDirectory
 
 from django_mqlite.conf import sqlite_options
 
+OWN_ENGINE = "django_mqlite.sqlite3"
+# Django's own in a lane of its own.
+ENGINE = os.environ.get("MQLITE_TEST_ENGINE", OWN_ENGINE)
+
 if "MQLITE_TEST_DIRECTORY" not in os.environ:
     # Kept in a name, because the directory goes when this object does.
     _directory = TemporaryDirectory(prefix="mqlite-tests-")
@@ -19,9 +23,9 @@ DIRECTORY = Path(os.environ["MQLITE_TEST_DIRECTORY"])
 
 DATABASES = {
     "default": {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": ENGINE,
         "NAME": os.environ.get("MQLITE_TEST_DATABASE", str(DIRECTORY / "db.sqlite3")),
-        "OPTIONS": sqlite_options(),
+        "OPTIONS": {} if ENGINE == OWN_ENGINE else sqlite_options(),
         # A file, or Django would test in memory. pytest-django adds the xdist worker's name to it.
         "TEST": {"NAME": str(DIRECTORY / "test.sqlite3")},
     }

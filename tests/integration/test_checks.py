@@ -74,11 +74,8 @@ def test_an_sqlite_that_is_too_old_or_has_the_wal_reset_bug_is_named(
 
 @pytest.mark.parametrize("mode", [None, "DEFERRED"])
 def test_transactions_that_do_not_begin_immediate_are_warned_of(monkeypatch, mode):
-    options = dict(connection.settings_dict["OPTIONS"])
-    options.pop("transaction_mode")
-    monkeypatch.setitem(
-        connection.settings_dict, "OPTIONS", options | ({"transaction_mode": mode} if mode else {})
-    )
+    options = connection.settings_dict["OPTIONS"] | {"transaction_mode": mode}
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
 
     assert set(found()) == {"mqlite.W002"}
 

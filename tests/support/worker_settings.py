@@ -4,15 +4,17 @@ import json
 import os
 
 from django_mqlite.conf import sqlite_options
+from tests.settings import ENGINE, OWN_ENGINE
 
+OPTIONS = {
+    "timeout": float(os.environ.get("MQLITE_TEST_TIMEOUT", "5")),
+    "synchronous": os.environ.get("MQLITE_TEST_SYNCHRONOUS", "FULL"),
+}
 DATABASES = {
     "default": {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": ENGINE,
         "NAME": os.environ["MQLITE_TEST_DATABASE"],
-        "OPTIONS": sqlite_options(
-            timeout=float(os.environ.get("MQLITE_TEST_TIMEOUT", "5")),
-            synchronous=os.environ.get("MQLITE_TEST_SYNCHRONOUS", "FULL"),
-        ),
+        "OPTIONS": OPTIONS if ENGINE == OWN_ENGINE else sqlite_options(**OPTIONS),
     }
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

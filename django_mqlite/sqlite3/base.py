@@ -1,0 +1,106 @@
+"""The engine: Django's own, with writers admitted fairly and defaults under which they can be."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+from django.db.backends.sqlite3 import base
+
+from .connection import Connection, Cursor
+from .creation import DatabaseCreation
+from .driver import Database
+from .features import DatabaseFeatures
+from .options import completed
+from .threads import close_with_thread
+
+SQLITE_READONLY = 8
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """Django's database wrapper on the engine's connections."""
+
+    Database = Database
+    creation_class = DatabaseCreation
+    features_class = DatabaseFeatures
+
+    def get_connection_params(self) -> dict[str, Any]:
+        options = completed(
+            self.settings_dict["OPTIONS"], f"settings.DATABASES[{self.alias!r}]['OPTIONS']"
+        )
+        params = super().get_connection_params()
+        self.transaction_mode = options["transaction_mode"]
+        self._journal_mode = options["journal_mode"]
+        own = [
+            f"PRAGMA {name} = {options[name]}"
+            for name in ("synchronous", "journal_size_limit")
+            if options[name] is not None
+        ]
+        self.init_commands: list[str] = [*own, *self.init_commands]
+        for name in ("journal_mode", "synchronous", "journal_size_limit"):
+            params.pop(name, None)
+        return {**params, "timeout": options["timeout"], "factory": Connection}
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        # Any sqlite3.connect() only calls the factory, so Django's own opens pysqlite3's as well.
+        connection = super().get_new_connection(conn_params)
+        if self._journal_mode is not None:
+            self._set_journal_mode(connection)
+        close_with_thread(self, connection)
+        return connection
+
+    def _set_journal_mode(self, connection: Any) -> None:
+        """The file remembers WAL: where it is in that mode already, this only looks."""
+        try:
+            connection.execute(f"PRAGMA journal_mode = {self._journal_mode}").fetchall()
+        except Database.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF != SQLITE_READONLY:
+                connection.close()
+                raise
+
+    def create_cursor(self, name: str | None = None) -> Any:
+        return self.connection.cursor(factory=DjangoCursor)
+
+    def _set_autocommit(self, autocommit: bool) -> None:
+        """Without autocommit the driver begins the transactions, and in this mode too."""
+        level = None if autocommit else (self.transaction_mode or "")
+        with self.wrap_database_errors:
+            self.connection.isolation_level = level
+
+
+class DjangoCursor(Cursor):
+    """Takes `%s` and `%(name)s` for parameters, as Django writes them."""
+
+    def execute(self, query: str, params: Any = None) -> Any:
+        if params is None:
+            return super().execute(query)
+        names = tuple(params) if isinstance(params, Mapping) else None
+        return super().execute(converted(query, names), params)
+
+    def executemany(self, query: str, param_list: Iterable[Any]) -> Any:
+        rows = iter(param_list)
+        first = next(rows, None)
+        if first is None:
+            return super().executemany(converted(query, None), ())
+        names = tuple(first) if isinstance(first, Mapping) else None
+        return super().executemany(converted(query, names), chain([first], rows))
+
+
+LONGEST_REMEMBERED = 4_096
+"""Characters of a query: long ones are made for the occasion and seldom come again."""
+
+
+def converted(query: str, names: tuple[str, ...] | None) -> str:
+    """The query as the driver wants it."""
+    if len(query) > LONGEST_REMEMBERED:
+        return _convert(query, names)
+    return _remembered(query, names)
+
+
+def _convert(query: str, names: tuple[str, ...] | None) -> str:
+    convert: Any = base.SQLiteCursorWrapper.convert_query  # looks at nothing of the cursor
+    text: str = convert(None, query, param_names=names)
+    return text
+
+
+_remembered = lru_cache(maxsize=512)(_convert)
