@@ -27,7 +27,8 @@ def django_engine(session: nox.Session) -> None:
 
 
 @nox.session(name="sqlite-current")
-def sqlite_current(session: nox.Session) -> None:
+@nox.parametrize(("python", "django"), [("3.11", "5.2"), ("3.12", "6.0")])
+def sqlite_current(session: nox.Session, django: str) -> None:
     """The whole suite on the SQLite that pysqlite3 brings along."""
-    session.install("--editable", ".[dev,sqlite]")
+    session.install("--editable", ".[dev,sqlite]", f"Django~={django}.0")
     session.run(*PYTEST, *session.posargs, env={"MQLITE_TEST_CURRENT_SQLITE": "1"})

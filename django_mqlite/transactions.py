@@ -1,4 +1,8 @@
-"""Whose transaction a verb runs in: one of ours, or a part of the caller's."""
+"""Whose transaction a verb runs in: one of ours, or a part of the caller's.
+
+How a writer waits for the lock is the engine's affair (`django_mqlite.sqlite3`, or Django's own);
+here it is only made sure that it has it before the time is sampled.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +29,8 @@ def write_transaction(using: str) -> Iterator[Any]:
         with _immediate(connection), transaction.atomic(using):
             yield connection
     else:
-        admit(connection)
+        if not _is_admitted(connection):
+            admit(connection)
         with transaction.atomic(using):
             yield connection
 
@@ -38,6 +43,15 @@ def _immediate(connection: Any) -> Iterator[None]:
         yield
     finally:
         connection.transaction_mode = mode
+
+
+def _is_admitted(connection: Any) -> bool:
+    """Whether the caller's transaction began IMMEDIATE, so that it has the write lock for sure.
+
+    Where autocommit is off, the driver has begun it or has not even done that.
+    """
+    begun_by_django = connection.connection.isolation_level is None
+    return begun_by_django and connection.transaction_mode in ("IMMEDIATE", "EXCLUSIVE")
 
 
 def after_commit(using: str, act: Callable[[], object]) -> None:
@@ -59,9 +73,9 @@ LONGEST_GAP = 0.05
 def one_of_many(using: str) -> Iterator[None]:
     """A batch in a row of batches: afterwards rest as long as it took, so that others get in.
 
-    SQLite's waiting writers sleep between their tries, up to 0.1 s, and find the lock free only by
-    luck: between batches that follow at once hardly ever. Inside the caller's transaction a rest
-    would help nobody.
+    On Django's engine waiting writers sleep between their tries, up to 0.1 s, and find the lock free
+    only by luck: between batches that follow at once hardly ever. Inside the caller's transaction a
+    rest would help nobody.
     """
     started = time.monotonic()
     yield
