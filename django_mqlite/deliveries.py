@@ -102,18 +102,23 @@ def _complete(
     tell: list[Callable[[], object]],
 ) -> frozenset[Lease]:
     wanted = {
-        lease: s.message
+        lease: (s.message, s.outcome)
         for s in settlements
         if isinstance(s.outcome, Completion) and (lease := s.message.lease)
     }
     if not wanted:
         return frozenset()
-    completed = settles.complete(connection, list(wanted), now=now)
+    completions = {lease: completion for lease, (_, completion) in wanted.items()}
+    completed = settles.complete(connection, completions, now=now)
     heard = signals.message_completed.has_listeners()
     for lease in completed.now:
-        wanted[lease].state = State.COMPLETED
+        message, _ = wanted[lease]
+        message.state = State.COMPLETED
+        message.finished_at = moment(now)
         if heard:
-            tell.append(partial(_send, signals.message_completed, connection, wanted[lease]))
+            tell.append(partial(_send, signals.message_completed, connection, message))
+        if message.on_completed is not None:
+            tell.append(message.on_completed)
     return completed.now | completed.before
 
 

@@ -116,6 +116,25 @@ class TransactionRefused(MqliteError):
         )
 
 
+class NoHandler(MqliteError):
+    """The queue is served, for tasks say, and this message is of a kind that nothing handles."""
+
+    def __init__(self, queue: str, content_type: str | None) -> None:
+        self.queue = queue
+        super().__init__(
+            f"Queue {queue!r} has no handler for a message of type {content_type}. Write one with "
+            f"@handler({queue!r}) in the `handlers` module of an installed app."
+        )
+
+
+class LeaseExpired(MqliteError):
+    """What a delivery failed of: its worker neither settled nor renewed in time."""
+
+
+class WorkerDied(MqliteError):
+    """What a delivery failed of: the process of its worker is gone."""
+
+
 class SchemaVersionMismatch(MqliteError):
     """The tables in the file are of a newer release than this code."""
 

@@ -1,7 +1,7 @@
-"""Which function handles which queue."""
+"""Which function handles which message: by its queue, or by its kind."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,6 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
 
 from .durations import Duration, milliseconds
+from .exceptions import NoHandler
 
 if TYPE_CHECKING:
     from .models import Message
@@ -83,6 +84,50 @@ def handler(
 
 
 def get_handlers() -> Mapping[str, Handler]:
-    """Every handler by queue, after importing each installed app's `handlers` module."""
+    """Every handler by queue, after importing each installed app's `handlers` module.
+
+    The modules that messages of other kinds need are imported as well.
+    """
     autodiscover_modules("handlers")
+    for kind in _kinds.values():
+        kind.discover()
     return dict(_handlers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Messages that their content type tells how to handle, whatever their queue.
+
+    `queues` names those that are to be there for them and that a worker serves by default.
+    `handler_of` must not raise: what is wrong with a message is raised by its handler.
+    """
+
+    content_type: str
+    handler_of: Callable[["Message"], Handler]
+    queues: Callable[[], Iterable[str]]
+    discover: Callable[[], None]
+
+
+_kinds: dict[str, Kind] = {}
+
+
+def register_kind(kind: Kind) -> None:
+    """Have messages of this content type handled so."""
+    _kinds[kind.content_type] = kind
+
+
+def queues_of_kinds() -> set[str]:
+    """The queues that messages of some kind are enqueued to."""
+    return {queue for kind in _kinds.values() for queue in kind.queues()}
+
+
+def handler_of(message: "Message", handlers: Mapping[str, Handler]) -> Handler:
+    """What handles the message; where nothing does, a handler that says so by raising NoHandler."""
+    kind = _kinds.get(message.content_type or "")
+    if kind is not None:
+        return kind.handler_of(message)
+    return handlers.get(message.queue) or Handler(queue=message.queue, function=_refuse)
+
+
+def _refuse(message: "Message") -> None:
+    raise NoHandler(message.queue, message.content_type)

@@ -1,5 +1,6 @@
 """The eight tables as Django sees them. Rows change through verbs, not through save()."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -114,6 +115,7 @@ class Message(models.Model):
     finished_at = EpochMillisecondsField(_("finished at"))
     dead_letter_reason = models.TextField(_("dead-letter reason"), null=True)
     dead_letter_description = models.TextField(_("dead-letter description"), null=True)
+    kept_until = EpochMillisecondsField(_("kept until"))
 
     objects: ClassVar[MessageManager] = MessageManager()
 
@@ -135,6 +137,9 @@ class Message(models.Model):
 
     lease_lost = False
     """Set by the worker's lease keeper; read it as `message.lease.lost`."""
+
+    on_completed: Callable[[], object] | None = None
+    """Called once the completion of this delivery is committed; set by what runs it."""
 
     duplicate = False
     """Whether enqueue() has found the message in its queue's window instead of storing it."""

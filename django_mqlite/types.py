@@ -86,7 +86,13 @@ class QueueConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """The delivery succeeded."""
+    """The delivery succeeded, with a `result` to keep, JSON text, if it has one.
+
+    `retain_ms`: how long the completed message is kept; None as its queue says, 0 not at all.
+    """
+
+    result: str | None = None
+    retain_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +121,14 @@ Outcome = Completion | Abandonment | Rejection | Deferral
 
 Tallies = Mapping[str, Sequence[Sequence[int]]]
 """By queue: minutes since the epoch, each with how many deliveries ended well, and badly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """What a handler returns that decides itself how its delivery ends; `error` is remembered."""
+
+    outcome: Outcome
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

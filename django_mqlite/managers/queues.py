@@ -11,6 +11,7 @@ from .. import clock
 from ..conf import get_settings, queue_columns, queue_config
 from ..doorbell import ring
 from ..exceptions import NameConflict, QueueNotFound
+from ..handlers import queues_of_kinds
 from ..names import checked_name
 from ..store import queues
 from ..store.meta import write_schema_token
@@ -55,12 +56,15 @@ class QueueManager(VerbManager["Queue"]):
     def sync(self) -> list[str]:
         """Bring the queues declared in settings into the database; the names of those that changed.
 
-        Queues that are no longer declared stay, with their messages.
+        Those that a tasks backend names in TASKS are created if they are not there, with every
+        option at its default. Queues that are no longer declared stay, with their messages.
         """
         with write_transaction(self.using_alias) as connection:
             write_schema_token(connection, now=clock.now_ms())
-        declared = get_settings().queues.items()
-        return [name for name, config in declared if self.declare(name, config)]
+        declared = get_settings().queues
+        missing = queues_of_kinds() - declared.keys() - set(queues.queue_names(self.connection))
+        wanted = {**declared, **{name: QueueConfig() for name in sorted(missing)}}
+        return [name for name, config in wanted.items() if self.declare(name, config)]
 
     def declare(self, name: str, config: QueueConfig) -> bool:
         """Create the queue or bring its row to `config`; whether anything had to change."""

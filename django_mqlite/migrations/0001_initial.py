@@ -84,6 +84,7 @@ CREATE TABLE mqlite_messages (
     finished_at             INTEGER NOT NULL DEFAULT 0,
     dead_letter_reason      TEXT,
     dead_letter_description TEXT,
+    kept_until              INTEGER NOT NULL DEFAULT 0,
     CHECK ((state = 'locked') = (lock_token IS NOT NULL)),
     CHECK (blocked = 0 OR (line IS NOT NULL AND
                            state IN ('active', 'locked', 'deferred', 'scheduled')))
@@ -180,9 +181,14 @@ INDEXES = [
     CREATE INDEX mqlite_messages_died ON mqlite_messages (finished_at, id, state)
      WHERE state = 'dead_lettered'
     """,
-    # retention of completed messages
+    # how many are completed, and since when
     """
     CREATE INDEX mqlite_messages_completed ON mqlite_messages (queue, finished_at, id, state)
+     WHERE state = 'completed'
+    """,
+    # retention of completed messages, each for its own time
+    """
+    CREATE INDEX mqlite_messages_kept ON mqlite_messages (kept_until)
      WHERE state = 'completed'
     """,
     # time to live; a live lease is left to end

@@ -99,6 +99,7 @@ STATE = [
                 "dead_letter_description",
                 models.TextField(null=True, verbose_name="dead-letter description"),
             ),
+            ("kept_until", django_mqlite.fields.EpochMillisecondsField(verbose_name="kept until")),
         ],
         options={
             "verbose_name": "message",

@@ -6,14 +6,12 @@ from typing import NamedTuple
 
 from .statement import Connection, Statement, execute, fetch_all, fetch_one
 
-# Served by mqlite_messages_completed (queue, finished_at) WHERE state = 'completed'.
+# Served by mqlite_messages_kept (kept_until) WHERE state = 'completed'.
 COMPLETED_TO_PRUNE = Statement(
     "completed_to_prune",
     """
-    SELECT m.id
-      FROM mqlite_queues AS q
-     CROSS JOIN mqlite_messages AS m ON m.queue = q.name
-     WHERE m.state = 'completed' AND m.finished_at <= %(now)s - q.retain_completed_ms
+    SELECT id FROM mqlite_messages
+     WHERE state = 'completed' AND kept_until <= %(now)s
      LIMIT %(limit)s
     """,
 )
@@ -44,7 +42,8 @@ def prune_completed(connection: Connection, ids: Sequence[int]) -> int:
 KEEP_LONGER = Statement(
     "keep_longer",
     """
-    UPDATE mqlite_messages SET finished_at = %(now)s
+    UPDATE mqlite_messages
+       SET finished_at = %(now)s, kept_until = %(now)s + max(0, kept_until - finished_at)
      WHERE id = %(id)s AND state IN ('completed', 'dead_lettered')
     """,
 )

@@ -7,12 +7,11 @@ carried out before.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..backoff import backoff_ms
-from ..types import Lease
-from .leases import encode_leases
+from ..types import Completion, Lease
 from .receipt import replayed, write_receipts
 from .statement import Connection, Statement, fetch_all, fetch_one
 
@@ -31,6 +30,7 @@ class Ending:
 
 
 # A batch of one is how a single message is completed: one statement to prove, one plan to pin.
+# A completion may say itself how long its message is kept; most leave it to the queue.
 COMPLETE = Statement(
     "complete",
     """
@@ -43,7 +43,7 @@ COMPLETE = Statement(
                    WHERE m.lock_token = json_extract(lease.value, '$[1]')
                      AND m.queue = json_extract(lease.value, '$[2]')
                      AND m.state = 'locked' AND m.locked_until > %(now)s
-                     AND q.retain_completed_ms = 0)
+                     AND coalesce(json_extract(lease.value, '$[3]'), q.retain_completed_ms) = 0)
     RETURNING id
     """,
 )
@@ -52,17 +52,19 @@ RETAIN = Statement(
     "retain",
     """
     UPDATE mqlite_messages
-       SET state = 'completed', finished_at = %(now)s,
-           lock_token = NULL, locked_until = 0
-     WHERE id IN (SELECT m.id
-                    FROM json_each(%(leases)s) AS lease
-                   CROSS JOIN mqlite_messages AS m NOT INDEXED
-                      ON m.id = json_extract(lease.value, '$[0]')
-                    JOIN mqlite_queues AS q ON q.name = m.queue
-                   WHERE m.lock_token = json_extract(lease.value, '$[1]')
-                     AND m.queue = json_extract(lease.value, '$[2]')
-                     AND m.state = 'locked' AND m.locked_until > %(now)s
-                     AND q.retain_completed_ms > 0)
+       SET state = 'completed', finished_at = %(now)s, kept_until = %(now)s + done.retain,
+           result = done.result, lock_token = NULL, locked_until = 0
+      FROM (SELECT m.id AS completed,
+                   coalesce(json_extract(lease.value, '$[3]'), q.retain_completed_ms) AS retain,
+                   json_extract(lease.value, '$[4]') AS result
+              FROM json_each(%(leases)s) AS lease
+             CROSS JOIN mqlite_messages AS m NOT INDEXED
+                ON m.id = json_extract(lease.value, '$[0]')
+              JOIN mqlite_queues AS q ON q.name = m.queue
+             WHERE m.lock_token = json_extract(lease.value, '$[1]')
+               AND m.queue = json_extract(lease.value, '$[2]')
+               AND m.state = 'locked' AND m.locked_until > %(now)s) AS done
+     WHERE id = done.completed AND done.retain > 0
     RETURNING id
     """,
 )
@@ -76,16 +78,22 @@ class Completed:
     before: frozenset[Lease] = frozenset()
 
 
-def complete(connection: Connection, leases: Sequence[Lease], *, now: int) -> Completed:
-    """Delete the messages, or keep them where their queue says so, and write their receipts.
+def complete(
+    connection: Connection, completions: Mapping[Lease, Completion], *, now: int
+) -> Completed:
+    """Delete the messages, or keep them where they or their queue say so, and write their receipts.
 
     Leases in neither set are lost; a stale one never stops the rest.
     """
     # Rows come back by id, so two leases of one message must not be asked about in one breath.
-    by_message = {lease.message_id: lease for lease in leases}
+    by_message = {lease.message_id: lease for lease in completions}
     batch = list(by_message.values())
-    rivals = [lease for lease in leases if lease != by_message[lease.message_id]]
-    encoded = encode_leases(batch)
+    rivals = {
+        lease: completion
+        for lease, completion in completions.items()
+        if lease != by_message[lease.message_id]
+    }
+    encoded = _encoded(batch, completions)
     done = {id for (id,) in fetch_all(connection, COMPLETE, leases=encoded, now=now)}
     if len(done) < len(batch):
         done |= {id for (id,) in fetch_all(connection, RETAIN, leases=encoded, now=now)}
@@ -96,6 +104,22 @@ def complete(connection: Connection, leases: Sequence[Lease], *, now: int) -> Co
     before = replayed(connection, missed, "complete", "", now=now) if missed else frozenset()
     rest = complete(connection, rivals, now=now) if rivals else Completed()
     return Completed(now=rest.now.union(settled), before=rest.before | before)
+
+
+def _encoded(batch: Sequence[Lease], completions: Mapping[Lease, Completion]) -> str:
+    """The JSON array of [id, token, queue, retention, result] that the two statements read."""
+    return json.dumps(
+        [
+            (
+                lease.message_id,
+                lease.lock_token,
+                lease.queue,
+                completions[lease].retain_ms,
+                completions[lease].result,
+            )
+            for lease in batch
+        ]
+    )
 
 
 BACKOFF = Statement(

@@ -200,7 +200,7 @@ class Consumer:
                 _warn_lost(settlement.message)
                 continue
             self._count(settlement.message)
-            if settlement.outcome != Completion():
+            if not isinstance(settlement.outcome, Completion):
                 self._reap_soon()  # it may come back sooner than anything the reaper waits for
         self._unsettled = []
         self._look = True  # a settled head may have let the next of its group pass
@@ -242,9 +242,8 @@ class Consumer:
 
 
 def _settlement(finished: Finished) -> Settlement:
-    return Settlement(
-        message=finished.message, outcome=outcome_of(finished.error), error=finished.error
-    )
+    outcome = finished.outcome or outcome_of(finished.error)
+    return Settlement(message=finished.message, outcome=outcome, error=finished.error)
 
 
 def _warn_lost(message: Message) -> None:

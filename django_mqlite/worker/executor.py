@@ -11,21 +11,22 @@ from typing import Any, cast
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import Error, connections, reset_queries, transaction
 
-from ..handlers import Handler
+from ..handlers import Handler, handler_of
 from ..logs import current_message
 from ..models import Message
 from ..transactions import write_transaction
-from ..types import State
+from ..types import Conclusion, Outcome, State
 
 logger = logging.getLogger("django_mqlite.worker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A delivery whose handler has returned or raised."""
+    """A delivery whose handler has returned or raised; `outcome` if the handler has said it."""
 
     message: Message
     error: BaseException | None
+    outcome: Outcome | None = None
 
     @property
     def settled(self) -> bool:
@@ -35,25 +36,22 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """Runs the handlers of their queues."""
+    """Runs the handlers of messages."""
 
     handlers: Mapping[str, Handler]
     using: str
 
     def is_async(self, message: Message) -> bool:
         """Whether run_async() is the one to run it."""
-        return self.handlers[message.queue].is_async
+        return handler_of(message, self.handlers).is_async
 
     def run(self, message: Message) -> Finished:
-        """Run the handler of the message's queue; whatever it raises is an answer, not an error."""
-        handler = self.handlers[message.queue]
+        """Run the message's handler; whatever it raises is an answer, not an error."""
+        handler = handler_of(message, self.handlers)
         current_message.set((message.queue, message.pk))
         reset_queries()
         try:
-            if handler.atomic:
-                self._run_atomic(handler, message)
-            else:
-                call(handler, message)
+            returned = run_handler(handler, message, self.using)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the delivery, not us
             return Finished(message=message, error=error)
         finally:
@@ -61,44 +59,60 @@ class Executor:
             if not handler.atomic:
                 believe_the_file(message)
             current_message.set(None)
-        return Finished(message=message, error=None)
+        return finished(message, returned)
 
     async def run_async(self, message: Message) -> Finished:
         """The same for a coroutine function. A cancellation is an answer like any other."""
         current_message.set((message.queue, message.pk))  # of this task only
         try:
-            await cast(Awaitable[object], self.handlers[message.queue].function(message))
+            handler = handler_of(message, self.handlers)
+            returned = await cast(Awaitable[object], handler.function(message))
         except BaseException as error:  # noqa: BLE001 - see run()
             return Finished(message=message, error=error)
         finally:
             # Django runs the ORM of async code in one thread; its connections are there.
             await sync_to_async(_tidy_after_coroutine)()
-        return Finished(message=message, error=None)
-
-    def _run_atomic(self, handler: Handler, message: Message) -> None:
-        committed: list[bool] = []
-        try:
-            with write_transaction(self.using):
-                # The first hook of the transaction: one of the handler's that raises comes later.
-                transaction.on_commit(partial(committed.append, True), using=self.using)
-                call(handler, message)
-                if message.state == State.LOCKED:
-                    message.complete()
-        except BaseException:
-            if not committed:
-                message.state = State.LOCKED  # rolled back, with the completion if it came so far
-            raise
+        return finished(message, returned)
 
 
-def call(handler: Handler, message: Message) -> None:
+def finished(message: Message, returned: object) -> Finished:
+    """A delivery whose handler has returned this."""
+    if isinstance(returned, Conclusion):
+        return Finished(message=message, error=returned.error, outcome=returned.outcome)
+    return Finished(message=message, error=None)
+
+
+def run_handler(handler: Handler, message: Message, using: str) -> object:
+    """Run it in this thread, atomically if it wants that; what it returns, or raises."""
+    if handler.atomic:
+        return _run_atomic(handler, message, using)
+    return call(handler, message)
+
+
+def _run_atomic(handler: Handler, message: Message, using: str) -> object:
+    committed: list[bool] = []
+    try:
+        with write_transaction(using):
+            # The first hook of the transaction: one of the handler's that raises comes later.
+            transaction.on_commit(partial(committed.append, True), using=using)
+            returned = call(handler, message)
+            if message.state == State.LOCKED:
+                message.complete()
+    except BaseException:
+        if not committed:
+            message.state = State.LOCKED  # rolled back, with the completion if it came so far
+        raise
+    return returned
+
+
+def call(handler: Handler, message: Message) -> object:
     """Call the function; what it returns is awaited if it can be, to its end."""
     result = handler.function(message)
-    if inspect.isawaitable(result):
-        async_to_sync(_wait_for)(result)
+    return async_to_sync(_wait_for)(result) if inspect.isawaitable(result) else result
 
 
-async def _wait_for(result: Awaitable[object]) -> None:
-    await result
+async def _wait_for(result: Awaitable[object]) -> object:
+    return await result
 
 
 def _tidy_after_coroutine() -> None:

@@ -1,11 +1,11 @@
 """What must be true before a worker starts; better said at the start than in the middle."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from django.db import Error, connections
 
 from ..exceptions import MqliteError, QueueNotFound
-from ..handlers import Handler
+from ..handlers import Handler, queues_of_kinds
 from ..models import Queue
 from ..schema import check_schema
 from ..store.transactions import admit
@@ -30,22 +30,24 @@ def check_writable(using: str) -> None:
 def served_queues(
     using: str, handlers: Mapping[str, Handler], wanted: Sequence[str], excluded: Sequence[str]
 ) -> tuple[str, ...]:
-    """The queues to serve, in order: those named, or all that have a handler.
+    """The queues to serve, in order: those named, or all that have a handler or a tasks backend.
 
-    `*` among the names stands for all that have a handler and are not named.
+    `*` among the names stands for all of these that are not named.
 
     Raises NotReady for a queue that is not there or that nothing would handle.
     """
     known = set(Queue.objects.db_manager(using).values_list("name", flat=True))
-    queues = tuple(queue for queue in _all_wanted(handlers, wanted) if queue not in excluded)
+    handled = handlers.keys() | queues_of_kinds()
+    queues = tuple(queue for queue in _all_wanted(handled, wanted) if queue not in excluded)
     for queue in [*queues, *excluded]:
         if queue not in known:
             raise NotReady(str(QueueNotFound(queue, known)))
     for queue in queues:
-        if queue not in handlers:
+        if queue not in handled:
             raise NotReady(
                 f"Queue {queue!r} has no handler. Write one with @handler({queue!r}) in the "
-                "`handlers` module of an installed app, or leave the queue out."
+                "`handlers` module of an installed app, name the queue in the QUEUES of a tasks "
+                "backend in TASKS, or leave it out."
             )
     if not queues:
         raise NotReady(
@@ -55,9 +57,9 @@ def served_queues(
     return queues
 
 
-def _all_wanted(handlers: Mapping[str, Handler], wanted: Sequence[str]) -> Iterator[str]:
+def _all_wanted(handled: Set[str], wanted: Sequence[str]) -> Iterator[str]:
     for queue in wanted or ["*"]:
         if queue == "*":
-            yield from sorted(set(handlers) - set(wanted))
+            yield from sorted(handled - set(wanted))
         else:
             yield queue

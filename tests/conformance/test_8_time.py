@@ -49,6 +49,7 @@ def test_the_injected_clock_is_the_only_one(clock, make_queue):
         "expires_at": 66,
         "locked_at": 9,
         "finished_at": 9,
+        "kept_until": 69,
     }
     assert row["errors"][0]["failed_at"] == 7_000
 

@@ -48,6 +48,7 @@ CREATE TABLE mqlite_messages (
     finished_at             INTEGER NOT NULL DEFAULT 0,
     dead_letter_reason      TEXT,
     dead_letter_description TEXT,
+    kept_until              INTEGER NOT NULL DEFAULT 0,
     CHECK ((state = 'locked') = (lock_token IS NOT NULL)),
     CHECK (blocked = 0 OR (line IS NOT NULL AND
                            state IN ('active', 'locked', 'deferred', 'scheduled')))
@@ -137,6 +138,9 @@ CREATE INDEX mqlite_messages_group_id ON mqlite_messages (group_id)
 CREATE UNIQUE INDEX mqlite_messages_head ON mqlite_messages (queue, line)
      WHERE line IS NOT NULL AND blocked = 0
        AND state IN ('active', 'locked', 'deferred', 'scheduled');
+
+CREATE INDEX mqlite_messages_kept ON mqlite_messages (kept_until)
+     WHERE state = 'completed';
 
 CREATE INDEX mqlite_messages_locked ON mqlite_messages (queue, locked_until, id, state)
      WHERE state = 'locked';

@@ -28,7 +28,7 @@ HEADS = "INDEX mqlite_messages_active (queue=? AND blocked=?)"
 DEAD = "INDEX mqlite_messages_dead (queue=?)"
 DEAD_SINCE = "INDEX mqlite_messages_dead (queue=? AND finished_at<?)"
 DEAD_BETWEEN = "INDEX mqlite_messages_dead (queue=? AND finished_at>? AND finished_at<?)"
-COMPLETED_SINCE = "INDEX mqlite_messages_completed (queue=? AND finished_at<?)"
+KEPT_LONG_ENOUGH = "INDEX mqlite_messages_kept (kept_until<?)"
 EACH_STATE = {
     f"INDEX mqlite_messages_{state} (queue=?)"
     for state in ("active", "locked", "scheduled", "deferred", "dead", "completed")
@@ -79,9 +79,9 @@ EXPECTED = {
     },
     "find.SUBJECT_IDS": {"INDEX mqlite_messages_subject (subject>? AND subject<?)"},
     "explain.SITUATION": {BY_ID},
-    "prune.COMPLETED_TO_PRUNE": {COMPLETED_SINCE},
+    "prune.COMPLETED_TO_PRUNE": {KEPT_LONG_ENOUGH},
     "prune.DEAD_LETTER_BOUNDS": {DEAD},
-    "prune.PRUNE_COMPLETED": {BY_ID, COMPLETED_SINCE},
+    "prune.PRUNE_COMPLETED": {BY_ID},
     "prune.TOO_LARGE": {DEAD},
     "prune.TOO_MANY": {DEAD},
     "prune.TOO_OLD": {DEAD_SINCE},

@@ -48,8 +48,9 @@ def analyzed_database(population: str) -> sqlite3.Connection:
     )
     connection.executemany(
         "INSERT INTO mqlite_messages (queue, state, priority, line, blocked, visible_at,"
-        " enqueued_at, expires_at, locked_until, lock_token, message_id, finished_at, body)"
-        " VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, x'00')",
+        " enqueued_at, expires_at, locked_until, lock_token, message_id, finished_at, kept_until,"
+        " body)"
+        " VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, x'00')",
         [
             _message(chance, number, f"q{number % queues}", *chance.choices(STATES, weights))
             for number in range(messages)
@@ -91,6 +92,7 @@ def _message(chance: random.Random, number: int, queue: str, state: str) -> tupl
         "t" if state == "locked" else None,
         chance.choice([None, f"m{number}"]),
         near if finished else 0,
+        near + 1_000 if state == "completed" else 0,
     )
 
 
