@@ -127,6 +127,14 @@ class NoHandler(MqliteError):
         )
 
 
+class DeliveryFailed(MqliteError):
+    """What a delivery failed of, where whoever abandoned it has given a text and no error."""
+
+
+class DeadLettered(MqliteError):
+    """Why a message is a dead letter that did not fail in a delivery."""
+
+
 class LeaseExpired(MqliteError):
     """What a delivery failed of: its worker neither settled nor renewed in time."""
 

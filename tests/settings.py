@@ -5,6 +5,7 @@ test's own database when the test hands it over in MQLITE_TEST_DATABASE.
 """
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,6 +41,8 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django_mqlite",
 ]
+if find_spec("django.tasks") is None:
+    INSTALLED_APPS += ["django_tasks"]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -60,6 +63,9 @@ TEMPLATES = [
         },
     },
 ]
+
+# Any queue: tests create their own.
+TASKS = {"default": {"BACKEND": "django_mqlite.task_backend.MqliteBackend", "QUEUES": []}}
 
 ROOT_URLCONF = "tests.urls"
 SECRET_KEY = "not a secret"

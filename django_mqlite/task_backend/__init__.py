@@ -1,0 +1,44 @@
+"""A backend for Django's tasks framework: tasks as messages, in the transaction of their caller.
+
+Called task_backend and not tasks, because modules named tasks are searched for by other queues.
+"""
+
+from django.utils.module_loading import autodiscover_modules
+
+from ..handlers import Kind, register_kind
+from ..task_facts import TASK
+from .backend import MqliteBackend
+from .compat import task_backends
+from .configuration import served_queues
+from .errors import ReturnValueRefused, UnknownTask
+from .options import Call, MqliteTask, task_options
+from .runner import handler_of
+from .telling import connect
+
+__all__ = [
+    "Call",
+    "MqliteBackend",
+    "MqliteTask",
+    "ReturnValueRefused",
+    "UnknownTask",
+    "task_options",
+]
+
+
+def queues() -> set[str]:
+    """The queues of every entry of TASKS with this backend."""
+    return {
+        queue
+        for backend in task_backends.all()
+        if isinstance(backend, MqliteBackend)
+        for queue in served_queues(backend.queues)
+    }
+
+
+def discover() -> None:
+    """Import each installed app's `tasks` module, so that a broken one is told when work begins."""
+    autodiscover_modules("tasks")
+
+
+register_kind(Kind(content_type=TASK, handler_of=handler_of, queues=queues, discover=discover))
+connect()

@@ -1,0 +1,191 @@
+"""The backend for TASKS: a task is a message, its result the message's row."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.core.checks import CheckMessage
+from django.utils import timezone
+
+from ..drafts import Draft, MessageOptions
+from ..exceptions import DuplicateConflict
+from ..task_facts import TASK, task_facts
+from ..transactions import after_commit
+from .codec import checked_call
+from .compat import (
+    BaseTaskBackend,
+    InvalidTask,
+    TaskResultDoesNotExist,
+    signals,
+)
+from .configuration import check_backend, result_ttl_ms
+from .errors import UnknownTask
+from .options import Call, MqliteTask, TaskOptions, checked, options_of
+from .results import registered_task, result_from, result_of
+
+if TYPE_CHECKING:
+    from ..managers import MessageManager
+    from ..models import Message, Queue
+
+
+class MqliteBackend(BaseTaskBackend):
+    """Tasks in the project's own SQLite database.
+
+    enqueue() joins the caller's transaction on that database. OPTIONS: RESULT_TTL, a timedelta or
+    seconds, how long the result of a successful task is kept (7 days).
+    """
+
+    task_class = MqliteTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    @property
+    def result_ttl_ms(self) -> int:
+        """How long a successful task is kept. ImproperlyConfigured for what is no length of time."""
+        return result_ttl_ms(self.alias, self.options)
+
+    def validate_task(self, task: Any) -> None:
+        """Whether the task can be enqueued here; InvalidTask with the reason if not."""
+        super().validate_task(task)
+        options = checked(options_of(task))
+        if options.group_id is not None and task.priority != 0:
+            raise InvalidTask("A priority would overtake, and a group_id promises an order.")
+
+    def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
+        """Enqueue one call, in the caller's transaction if there is one; its TaskResult.
+
+        With a `message_id` that the queue has seen within its `dedup_window` nothing is enqueued,
+        and the result is the first one's. Raises InvalidTask, a TypeError or ValueError that names
+        the argument, and what enqueue() of messages raises, each before anything is written.
+        """
+        options = self._ready(task)
+        draft = self._draft(task, options, args, kwargs)
+        messages = self._messages()
+        if options.message_id is not None:
+            _must_have_window(messages, task.queue_name)
+        message = messages.enqueue(task.queue_name, draft.data, **draft.options)
+        if message.duplicate:
+            return self._original(messages, message)
+        return self._told(task, message)
+
+    def enqueue_many(self, task: Any, calls: Iterable[Call]) -> list[Any]:
+        """Enqueue all of these calls or none, in one statement; their TaskResults in order."""
+        options = self._ready(task)
+        if options.message_id is not None:
+            raise InvalidTask("message_id is one call's own: enqueue these one by one.")
+        drafts = [self._draft(task, options, call.args, call.kwargs) for call in _calls(calls)]
+        stored = self._messages().enqueue_many(task.queue_name, drafts)
+        return [self._told(task, message) for message in _all_new(stored)]
+
+    async def aenqueue_many(self, task: Any, calls: Iterable[Call]) -> list[Any]:
+        """The same in async code."""
+        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(task, calls)
+
+    def get_result(self, result_id: str) -> Any:
+        """The TaskResult with this id. Raises TaskResultDoesNotExist, also when it is kept no more,
+        and UnknownTask for a task that this code does not have.
+        """
+        found = self._messages().filter(message_id=str(result_id), content_type=TASK)
+        message = found.order_by("-pk").first()
+        if message is None:
+            raise TaskResultDoesNotExist(result_id)
+        return result_of(message)
+
+    def check(self, **kwargs: Any) -> list[CheckMessage]:
+        """What is wrong with this entry of TASKS."""
+        return check_backend(self)
+
+    def _ready(self, task: Any) -> TaskOptions:
+        self.validate_task(task)
+        _must_be_found(task)
+        return options_of(task)
+
+    def _draft(
+        self, task: Any, options: TaskOptions, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Draft:
+        call = checked_call(task.func, args, kwargs, takes_context=task.takes_context)
+        said: MessageOptions = {
+            "content_type": TASK,
+            "subject": task.module_path,
+            "message_id": options.message_id or str(uuid4()),
+            "priority": int(task.priority),
+            "group_id": options.group_id,
+            "max_delivery_count": options.max_attempts,
+            "ttl": options.ttl,
+            "properties": {"backend": self.alias},
+        }
+        if task.run_after is not None:
+            at = _aware(task.run_after)
+            said["visible_at"] = at
+            said["properties"] = {"backend": self.alias, "run_after": at.isoformat()}
+        return Draft(call, **said)
+
+    def _told(self, task: Any, message: "Message") -> Any:
+        """The result of what has just been enqueued; the signal waits for the commit."""
+        result = result_from(task_facts(message), task)
+        send = partial(signals.task_enqueued.send_robust, type(self), task_result=result)
+        after_commit(str(message._state.db), send)
+        return result
+
+    def _original(self, messages: "MessageManager", duplicate: "Message") -> Any:
+        original = messages.filter(pk=duplicate.pk).first()
+        if original is None:
+            raise TaskResultDoesNotExist(
+                f"{duplicate.message_id!r} was enqueued within the dedup_window of queue "
+                f"{duplicate.queue!r} already; it has ended, and its result is kept no more"
+            )
+        return result_of(original)
+
+    def _messages(self) -> "MessageManager":
+        model: type[Message] = apps.get_model("django_mqlite", "Message")
+        return model.objects.db_manager(None)
+
+
+def _must_be_found(task: Any) -> None:
+    """A worker finds the task by its path: better said to who enqueues it than found out there."""
+    if task.func.__module__ == "__main__":
+        raise InvalidTask(f"{task.name}() is of __main__, where a worker cannot find it.")
+    try:
+        found = registered_task(task.module_path)
+    except UnknownTask as error:
+        raise InvalidTask(f"{error}. Bind the task under the name of its function.") from error
+    if found.func is not task.func:
+        raise InvalidTask(f"{task.module_path!r} is another task; a worker would run that one.")
+
+
+def _must_have_window(messages: "MessageManager", queue: str) -> None:
+    """Without one the same id would be stored twice, and a result be one or the other."""
+    model: type[Queue] = apps.get_model("django_mqlite", "Queue")
+    window = model.objects.using(messages.using_alias).filter(name=queue)
+    if window.values_list("dedup_window_ms", flat=True).first() == 0:
+        raise InvalidTask(
+            f"message_id needs a window in which queue {queue!r} tells a repeat: declare it in "
+            "MQLITE['QUEUES'] with a dedup_window, and run `manage.py migrate`."
+        )
+
+
+def _calls(calls: Iterable[Call]) -> list[Call]:
+    said = list(calls)
+    for call in said:
+        if not isinstance(call, Call):
+            raise TypeError(f"enqueue_many() takes Call(…) objects, not {call!r:.100}")
+    return said
+
+
+def _all_new(stored: "Iterable[Message | DuplicateConflict]") -> "Iterable[Message]":
+    """Each has an id of its own, so that none can repeat another."""
+    for one in stored:
+        if isinstance(one, DuplicateConflict):
+            raise one
+        yield one
+
+
+def _aware(at: datetime) -> datetime:
+    """With USE_TZ off the framework lets a naive time pass: it is of the project's time zone."""
+    return at if timezone.is_aware(at) else timezone.make_aware(at)

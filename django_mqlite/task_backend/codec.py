@@ -1,0 +1,115 @@
+"""The arguments of a call as JSON that comes back as it went in, or an error that names one."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..content import encode_json, shown
+
+MAX_DEPTH = 100
+"""Containers in containers: what is read in a worker has to fit on the stack there."""
+
+SCALARS = (type(None), bool, int, float)
+CONTAINERS = (list, dict)
+
+HINTS = {
+    "tuple": "pass a list",
+    "set": "pass a list",
+    "frozenset": "pass a list",
+    "datetime": "pass .isoformat()",
+    "date": "pass .isoformat()",
+    "time": "pass .isoformat()",
+    "timedelta": "pass .total_seconds()",
+    "Decimal": "pass str(…)",
+    "UUID": "pass str(…)",
+    "bytes": "pass text, base64 say",
+    "__proxy__": "a lazy string: pass str(…), in the language it is meant in",
+    "QuerySet": "pass the primary keys",
+    "QueryDict": "pass .dict() or dict(….lists())",
+}
+"""What to do instead, by the name of the type."""
+
+
+def checked_call(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    takes_context: bool,
+) -> dict[str, Any]:
+    """The call as the data of a message. Raises TypeError or ValueError naming the argument.
+
+    Strict on purpose: what JSON would turn into something else (tuples, enums, keys that are not
+    strings) is refused here, where the caller sees it, and not found out by the task.
+    """
+    try:
+        # Of the function itself, not of one that it wraps and may call differently.
+        signature = inspect.signature(function, follow_wrapped=False)
+        signature.bind(*(["context"] if takes_context else []), *args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{function.__qualname__}() cannot be called so: {error}") from None
+    _check_keys(kwargs, "kwargs")
+    for place, value in enumerate(args):
+        _check(value, f"args[{place}]")
+    for name, value in kwargs.items():
+        _check(value, f"argument {name!r}")
+    call = {"args": list(args), "kwargs": dict(kwargs)}
+    encode_json(call, "the arguments")  # what is left: numbers of 5,000 digits, lone surrogates
+    return call
+
+
+def _check(value: Any, name: str) -> None:
+    for trail, item in _places(value):
+        if len(trail) > MAX_DEPTH:
+            raise ValueError(f"{name} is nested more than {MAX_DEPTH} deep, or contains itself")
+        if type(item) is dict:
+            _check_keys(item, _path(name, trail))
+        elif type(item) is float:
+            if not math.isfinite(item):
+                raise ValueError(f"{_path(name, trail)} is {item}, which JSON does not have")
+        elif not _is_json(item):
+            raise TypeError(_refusal(item, _path(name, trail)))
+
+
+def _places(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Every value inside, with the keys and places that lead to it."""
+    waiting: list[tuple[tuple[Any, ...], Any]] = [((), value)]
+    while waiting:
+        trail, item = waiting.pop()
+        yield trail, item
+        if type(item) is dict:
+            waiting += [((*trail, key), part) for key, part in item.items()]
+        elif type(item) is list:
+            waiting += [((*trail, place), part) for place, part in enumerate(item)]
+
+
+def _path(name: str, trail: Sequence[Any]) -> str:
+    return name + "".join(f"[{shown(step)}]" for step in trail)
+
+
+def _is_json(item: Any) -> bool:
+    """A str may be of a subclass, as what a template renders is; but an enum is more than text."""
+    if isinstance(item, str):
+        return not hasattr(type(item), "__members__")
+    return type(item) in (*SCALARS, *CONTAINERS)
+
+
+def _check_keys(item: Mapping[Any, Any], path: str) -> None:
+    for key in item:
+        if type(key) is not str:
+            raise TypeError(
+                f"{path} has the key {shown(key)}, which is not a str: JSON would make it one. "
+                "Unsupported type of a key; pass str(…)"
+            )
+
+
+def _refusal(item: Any, path: str) -> str:
+    kind = type(item)
+    said = f"{path} is {shown(item)}. Unsupported type: {kind} would not come back from JSON as it is"
+    if hasattr(kind, "__members__"):
+        return f"{said}; pass .value"
+    if hasattr(kind, "_meta") and hasattr(item, "pk"):
+        return f"{said}; pass .pk and load it in the task"
+    hint = HINTS.get(kind.__name__)
+    return f"{said}; {hint}" if hint else said

@@ -1,0 +1,59 @@
+"""Where the two tasks frameworks meet: Django's own from 6.0 on, the package django-tasks before.
+
+Nothing else in this package imports either.
+"""
+
+from typing import TYPE_CHECKING
+
+import django
+from django.core.exceptions import ImproperlyConfigured
+
+if not TYPE_CHECKING and django.VERSION >= (6, 0):
+    from django.tasks import (
+        TaskContext,
+        TaskResult,
+        TaskResultStatus,
+        signals,
+        task,
+        task_backends,
+    )
+    from django.tasks.backends.base import BaseTaskBackend
+    from django.tasks.base import Task, TaskError
+    from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist, TaskResultMismatch
+    from django.utils.json import normalize_json
+else:
+    try:
+        from django_tasks import (
+            TaskContext,
+            TaskResult,
+            TaskResultStatus,
+            signals,
+            task,
+            task_backends,
+        )
+        from django_tasks.backends.base import BaseTaskBackend
+        from django_tasks.base import Task, TaskError
+        from django_tasks.exceptions import InvalidTaskError as InvalidTask
+        from django_tasks.exceptions import TaskResultDoesNotExist, TaskResultMismatch
+        from django_tasks.utils import normalize_json
+    except ModuleNotFoundError as error:
+        raise ImproperlyConfigured(
+            "Tasks need Django 6.0, or on Django 5.2 the package django-tasks: "
+            'python -m pip install "django-mqlite[django-tasks]"'
+        ) from error
+
+__all__ = [
+    "BaseTaskBackend",
+    "InvalidTask",
+    "Task",
+    "TaskContext",
+    "TaskError",
+    "TaskResult",
+    "TaskResultDoesNotExist",
+    "TaskResultMismatch",
+    "TaskResultStatus",
+    "normalize_json",
+    "signals",
+    "task",
+    "task_backends",
+]

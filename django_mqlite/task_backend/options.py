@@ -1,0 +1,129 @@
+"""What a task may say beyond the framework's own options, and the Task that carries it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+from ..durations import Duration, milliseconds
+from .compat import InvalidTask, Task
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """What a message can do and the framework has no word for. None is the queue's way.
+
+    `max_attempts`: after so many failed attempts, crashes included, the task is FAILED.
+    `backoff`: about how long it rests after the first of them. The rest doubles with each further
+    one, up to an hour, or up to `backoff` itself where that is longer.
+    `group_id`: one after the other within the group, in the order of their enqueueing.
+    `message_id`: the result's id, and the key by which the queue's `dedup_window` tells a repeat.
+    `ttl`: not begun so long after its time, the task is FAILED without an attempt.
+    """
+
+    max_attempts: int | None = None
+    backoff: Duration | None = None
+    group_id: str | None = None
+    message_id: str | None = None
+    ttl: Duration | None = None
+
+
+NAMES = tuple(field.name for field in fields(TaskOptions))
+_ATTRIBUTE = "_mqlite_task_options"
+
+
+def task_options(
+    *,
+    max_attempts: int | None = None,
+    backoff: Duration | None = None,
+    group_id: str | None = None,
+    ttl: Duration | None = None,
+) -> Callable[[F], F]:
+    """Set TaskOptions of a task, on the function below `@task`.
+
+    The way that works on every Django and whatever backend is configured: another one does not see
+    it. For a `message_id`, which is one call's own, there is `.using(message_id=…)`.
+    """
+    options = checked(
+        TaskOptions(max_attempts=max_attempts, backoff=backoff, group_id=group_id, ttl=ttl)
+    )
+
+    def note(function: F) -> F:
+        if isinstance(function, Task):
+            raise TypeError("write @task_options(…) below @task, on the function")
+        setattr(function, _ATTRIBUTE, options)
+        return function
+
+    return note
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MqliteTask(Task):  # type: ignore[type-arg]
+    """A Task with these options, in `@task(…)` (not on Django 6.0) and in `.using(…)`."""
+
+    max_attempts: int | None = None
+    backoff: Duration | None = None
+    group_id: str | None = None
+    message_id: str | None = None
+    ttl: Duration | None = None
+
+    def using(self, **changes: Any) -> "MqliteTask":
+        """A Task with other options: the framework's, and those of TaskOptions. None changes none."""
+        said = {name: value for name, value in changes.items() if value is not None}
+        known = {field.name for field in fields(self)} - {"func", "takes_context"}
+        for name in said:
+            if name not in known:
+                raise TypeError(f"using() has no option {name!r}; known: {', '.join(sorted(known))}")
+        return replace(self, **said)
+
+    # Positional only, so that a task may have arguments that are called self.
+    def enqueue(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Enqueue a call of the task, in the caller's transaction; its TaskResult."""
+        return self.get_backend().enqueue(self, args, kwargs)
+
+    async def aenqueue(self, /, *args: Any, **kwargs: Any) -> Any:
+        """The same in async code."""
+        return await self.get_backend().aenqueue(self, args, kwargs)
+
+    def enqueue_many(self, calls: "list[Call]") -> list[Any]:
+        """Enqueue all these calls of the task or none, in one statement; their TaskResults."""
+        return self.get_backend().enqueue_many(self, calls)  # type: ignore[attr-defined, no-any-return]
+
+    async def aenqueue_many(self, calls: "list[Call]") -> list[Any]:
+        """The same in async code."""
+        return await self.get_backend().aenqueue_many(self, calls)  # type: ignore[attr-defined, no-any-return]
+
+
+class Call:
+    """The arguments of one call, for enqueue_many()."""
+
+    def __init__(self, /, *args: Any, **kwargs: Any) -> None:
+        self.args = args
+        self.kwargs = kwargs
+
+
+def options_of(task: Any) -> TaskOptions:
+    """What the task says, else what its function says. A Task of any backend has options."""
+    noted = getattr(task.func, _ATTRIBUTE, TaskOptions())
+    own = {name: getattr(task, name, None) for name in NAMES}
+    return replace(noted, **{name: value for name, value in own.items() if value is not None})
+
+
+def checked(options: TaskOptions) -> TaskOptions:
+    """The options, or InvalidTask with the one that is wrong."""
+    try:
+        attempts = options.max_attempts
+        if attempts is not None and not (type(attempts) is int and 0 < attempts < 2**31):
+            raise ValueError(f"max_attempts is a whole number of at least 1, not {attempts!r}")
+        if options.backoff is not None:
+            milliseconds(options.backoff, "backoff")
+        if options.ttl is not None:
+            milliseconds(options.ttl, "ttl", least=1)
+        for name in ("group_id", "message_id"):
+            value = getattr(options, name)
+            if value is not None and not (isinstance(value, str) and 0 < len(value) <= 1024):
+                raise ValueError(f"{name} is a str of 1 to 1024 characters, not {value!r}")
+    except (TypeError, ValueError) as error:
+        raise InvalidTask(str(error)) from error
+    return options

@@ -1,0 +1,94 @@
+"""The framework's Task and TaskResult, made of what a message says."""
+
+import inspect
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from django.utils.module_loading import import_string
+
+from ..task_facts import TaskFacts, task_facts
+from .compat import (
+    InvalidTask,
+    Task,
+    TaskError,
+    TaskResult,
+    TaskResultStatus,
+    task_backends,
+)
+from .errors import UnknownTask
+
+if TYPE_CHECKING:
+    from ..models import Message
+
+
+def registered_task(path: str) -> Any:
+    """The Task that the path names: what `@task` has made, and no other importable thing.
+
+    Raises UnknownTask, also where importing its module fails.
+    """
+    try:
+        found = import_string(path)
+    except Exception as error:  # whatever a module that is being moved around raises
+        raise UnknownTask(path, f"{type(error).__name__}: {error}") from error
+    if not isinstance(found, Task):
+        raise UnknownTask(path, "what is there was not made by @task")
+    return found
+
+
+def is_async(path: str) -> bool:
+    """Whether the task runs in the event loop; False for one that is not there, which only fails."""
+    try:
+        return inspect.iscoroutinefunction(registered_task(path).func)
+    except UnknownTask:
+        return False
+
+
+def result_of(message: "Message") -> Any:
+    """The TaskResult of a message. Raises UnknownTask for one whose task this code does not have."""
+    facts = task_facts(message)
+    return result_from(facts, task_of(facts))
+
+
+def task_of(facts: TaskFacts) -> Any:
+    """The Task as it was enqueued. Raises UnknownTask, also where TASKS would refuse it today."""
+    found = registered_task(facts.path)
+    if facts.backend not in task_backends.settings:
+        raise UnknownTask(facts.path, f"its backend {facts.backend!r} is not in TASKS")
+    said = {
+        "backend": facts.backend,
+        "queue_name": facts.queue,
+        "priority": facts.priority,
+        "run_after": facts.run_after,
+    }
+    if facts.group_id is not None and hasattr(found, "group_id"):
+        said["group_id"] = facts.group_id
+    try:
+        return replace(found, **said)
+    except InvalidTask as error:
+        raise UnknownTask(facts.path, str(error)) from error
+
+
+def result_from(facts: TaskFacts, task: Any) -> Any:
+    """The TaskResult of what a message says."""
+    result = TaskResult(
+        task=task,
+        id=facts.id,
+        status=TaskResultStatus[facts.status],
+        enqueued_at=facts.enqueued_at,
+        started_at=facts.started_at,
+        last_attempted_at=facts.last_attempted_at,
+        finished_at=facts.finished_at,
+        args=facts.args,
+        kwargs=facts.kwargs,
+        backend=facts.backend,
+        errors=[
+            TaskError(
+                exception_class_path=failure.exception_class_path, traceback=failure.traceback
+            )
+            for failure in facts.errors
+        ],
+        worker_ids=facts.worker_ids,
+    )
+    # Not an argument of its constructor; the frameworks' own backends set it like this.
+    object.__setattr__(result, "_return_value", facts.return_value)
+    return result

@@ -1,0 +1,129 @@
+"""A worker runs a task: the handler of every message that is one."""
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from random import random
+from typing import TYPE_CHECKING, Any
+
+from ..backoff import backoff_ms
+from ..conf import get_settings
+from ..content import encode_json
+from ..durations import milliseconds
+from ..handlers import Handler
+from ..task_facts import task_facts
+from ..types import Abandonment, Completion, Conclusion, Rejection
+from ..worker.outcome import outcome_of
+from .compat import TaskContext, normalize_json, signals
+from .errors import ReturnValueRefused
+from .options import options_of
+from .results import is_async, result_from, task_of
+from .telling import tell_finished
+
+if TYPE_CHECKING:
+    from ..models import Message
+
+LONGEST_BACKOFF_MS = 3_600_000
+
+
+def handler_of(message: "Message") -> Handler:
+    """What runs the message: in a thread, or in the event loop if its task is a coroutine."""
+    function = run_async if is_async(message.subject or "") else run
+    return Handler(queue=message.queue, function=function)
+
+
+def run(message: "Message") -> Conclusion:
+    """Run the message's task in this thread. Raises UnknownTask, NotATask before it is begun."""
+    attempt = Attempt.begin(message)
+    try:
+        value = attempt.task.func(*attempt.args, **attempt.kwargs)
+    except BaseException as error:  # noqa: BLE001 - SystemExit in a task ends the attempt, not us
+        return attempt.failed(error)
+    return attempt.succeeded(value)
+
+
+async def run_async(message: "Message") -> Conclusion:
+    """The same for a coroutine function. A cancellation fails the attempt."""
+    attempt = Attempt.begin(message)
+    try:
+        value = await attempt.task.func(*attempt.args, **attempt.kwargs)
+    except BaseException as error:  # noqa: BLE001 - see run()
+        return attempt.failed(error)
+    return attempt.succeeded(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One run of a task, from its message to the outcome."""
+
+    message: "Message"
+    task: Any
+    result: Any
+
+    @classmethod
+    def begin(cls, message: "Message") -> "Attempt":
+        """Find the task and tell that it starts."""
+        facts = task_facts(message)
+        task = task_of(facts)
+        result = result_from(facts, task)
+        signals.task_started.send_robust(type(task.get_backend()), task_result=result)
+        return cls(message=message, task=task, result=result)
+
+    @property
+    def args(self) -> list[Any]:
+        context = [TaskContext(task_result=self.result)] if self.task.takes_context else []
+        return [*context, *self.result.args]
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        kwargs: dict[str, Any] = self.result.kwargs
+        return kwargs
+
+    def failed(self, error: BaseException) -> Conclusion:
+        """As a handler's failure, but after the task's own backoff if it has one."""
+        outcome = outcome_of(error)
+        if outcome == Abandonment():
+            outcome = Abandonment(delay_ms=self._own_backoff())
+        return Conclusion(outcome=outcome, error=error)
+
+    def succeeded(self, value: Any) -> Conclusion:
+        """Keep what it returned, and tell so once it is committed."""
+        try:
+            encoded = encoded_value(value)
+        except ReturnValueRefused as error:
+            rejection = Rejection(reason=error.reason, description=error.description)
+            return Conclusion(outcome=rejection, error=error)
+        backend = self.task.get_backend()
+        self.message.result = json.loads(encoded)
+        self.message.on_completed = partial(tell_finished, self.message)
+        return Conclusion(outcome=Completion(result=encoded, retain_ms=backend.result_ttl_ms))
+
+    def _own_backoff(self) -> int | None:
+        said = options_of(self.task).backoff
+        if said is None:
+            return None
+        base_ms = milliseconds(said, "backoff")
+        return backoff_ms(
+            self.message.delivery_count,
+            base_ms=base_ms,
+            max_ms=max(base_ms, LONGEST_BACKOFF_MS),
+            chance=random(),
+        )
+
+
+def encoded_value(value: Any) -> str:
+    """What a task has returned as JSON text, normalized as the framework's own backends do it.
+
+    Raises ReturnValueRefused where it is not JSON, or larger than a message may be.
+    """
+    try:
+        encoded = encode_json(normalize_json(value), "the return value")
+    except Exception as error:  # whatever the methods of the value do
+        raise ReturnValueRefused(f"{type(error).__name__}: {error}") from error
+    limit = get_settings().max_body_bytes
+    if len(encoded.encode()) > limit:
+        raise ReturnValueRefused(
+            f"it is of {len(encoded.encode()):,} bytes, over the limit of {limit:,}. Store it "
+            "elsewhere and return a reference, or raise MQLITE['MAX_BODY_BYTES']."
+        )
+    return encoded

@@ -1,0 +1,43 @@
+"""The framework's signals about tasks that have ended, and what a dead letter has to do with it."""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from django.apps import apps
+
+from .. import signals as messages
+from ..task_facts import TASK, NotATask
+from .compat import signals
+from .errors import UnknownTask
+from .results import result_of
+
+if TYPE_CHECKING:
+    from ..models import Message
+
+logger = logging.getLogger("django_mqlite.tasks")
+
+
+def tell_finished(message: "Message") -> None:
+    """Send task_finished with the result that has just been committed.
+
+    A task that this code does not know has no TaskResult; the log has a line about its message.
+    """
+    try:
+        result = result_of(message)
+    except (UnknownTask, NotATask) as error:
+        logger.warning("task_finished is not sent for message #%s: %s", message.pk, error)
+        return
+    signals.task_finished.send_robust(type(result.task.get_backend()), task_result=result)
+
+
+def tell_failed(*, message_id: int, using: str, **facts: Any) -> None:
+    """A message is a dead letter, whoever made it one: a worker, a reaper, a reject by hand."""
+    model: type[Message] = apps.get_model("django_mqlite", "Message")
+    dead = model.objects.using(using).filter(pk=message_id, content_type=TASK).first()
+    if dead is not None:
+        tell_finished(dead)
+
+
+def connect() -> None:
+    """Listen for dead letters; connecting again changes nothing."""
+    messages.message_dead_lettered.connect(tell_failed, dispatch_uid="django_mqlite.tasks")

@@ -1,0 +1,182 @@
+"""A message that is a task, read as one: path, arguments, attempts, errors, result.
+
+For the tasks backend, which hands them on as the framework's TaskResult, and for the admin.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from . import content
+from .fields import moment
+from .types import State
+
+if TYPE_CHECKING:
+    from .models import Message
+
+TASK = "application/vnd.django-mqlite.task+json"
+"""The content type of a message that is a task."""
+
+FORGOTTEN = "?"
+"""In the place of a worker of which nothing is known any more."""
+
+
+class NotATask(ValueError):
+    """The message is none, or its body is not what the tasks backend writes."""
+
+
+class Status(StrEnum):
+    """Where a task stands; the names are the tasks framework's."""
+
+    READY = "READY"
+    RUNNING = "RUNNING"
+    FAILED = "FAILED"
+    SUCCESSFUL = "SUCCESSFUL"
+
+
+STATUSES: Mapping[str, Status] = {
+    State.ACTIVE: Status.READY,
+    State.SCHEDULED: Status.READY,
+    State.DEFERRED: Status.READY,
+    State.LOCKED: Status.RUNNING,
+    State.COMPLETED: Status.SUCCESSFUL,
+    State.DEAD_LETTERED: Status.FAILED,
+}
+"""By the state of the message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An attempt that failed, or why there was none."""
+
+    exception_class_path: str
+    message: str
+    traceback: str
+    worker: str | None = None
+    started_at: datetime | None = None
+    failed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFacts:
+    """What a message says of its task. `worker_ids` has one entry for each attempt, in order."""
+
+    id: str
+    path: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    queue: str
+    backend: str
+    priority: int
+    group_id: str | None
+    run_after: datetime | None
+    status: Status
+    enqueued_at: datetime | None
+    started_at: datetime | None
+    last_attempted_at: datetime | None
+    finished_at: datetime | None
+    worker_ids: list[str]
+    errors: list[Failure]
+    return_value: Any
+
+    @property
+    def attempts(self) -> int:
+        """How often the task was begun, also before a redrive."""
+        return len(self.worker_ids)
+
+
+def is_task(message: "Message") -> bool:
+    """Whether task_facts() has something to say of it."""
+    return message.content_type == TASK
+
+
+def task_facts(message: "Message") -> TaskFacts:
+    """The message read as a task. Raises NotATask."""
+    call = _call(message)
+    properties = message.properties or {}
+    failures = [_failure(error) for error in message.errors or []]
+    starts = [failure.started_at for failure in failures if failure.started_at]
+    if message.locked_at:
+        starts.append(message.locked_at)
+    return TaskFacts(
+        id=message.message_id or "",
+        path=message.subject or "",
+        args=call["args"],
+        kwargs=call["kwargs"],
+        queue=message.queue,
+        backend=properties.get("backend", "default"),
+        priority=message.priority,
+        group_id=message.group_id,
+        run_after=_run_after(properties),
+        status=STATUSES[message.state],
+        enqueued_at=message.enqueued_at,
+        started_at=starts[0] if starts else None,
+        last_attempted_at=starts[-1] if starts else None,
+        finished_at=message.finished_at,
+        worker_ids=_worker_ids(message, failures),
+        errors=[*failures, *_unattempted_end(message, failures)],
+        return_value=message.result,
+    )
+
+
+def _call(message: "Message") -> dict[str, Any]:
+    try:
+        call = content.decode(bytes(message.body), message.content_type)
+    except ValueError as error:
+        raise NotATask(f"{message} has no body that a task has: {error}") from error
+    if not (
+        is_task(message)
+        and isinstance(call, dict)
+        and isinstance(call.get("args"), list)
+        and isinstance(call.get("kwargs"), dict)
+    ):
+        raise NotATask(f"{message} is no task: it is of type {message.content_type}")
+    return call
+
+
+def _run_after(properties: Mapping[str, str]) -> datetime | None:
+    """What was asked for; `visible_at` moves with every rest before the next attempt."""
+    said = properties.get("run_after")
+    return None if said is None else datetime.fromisoformat(said)
+
+
+def _failure(error: Mapping[str, Any]) -> Failure:
+    message = error.get("message") or ""
+    return Failure(
+        exception_class_path=error.get("class") or "django_mqlite.exceptions.DeliveryFailed",
+        message=message,
+        traceback=error.get("traceback") or message,
+        worker=error.get("worker"),
+        started_at=moment(error.get("started_at") or 0),
+        failed_at=moment(error.get("failed_at") or 0),
+    )
+
+
+def _worker_ids(message: "Message", failures: Iterable[Failure]) -> list[str]:
+    """A worker for each attempt. A message remembers its last failures only: the rest is unknown.
+
+    The count of deliveries begins again with a redrive, the errors do not.
+    """
+    known = [failure.worker or FORGOTTEN for failure in failures]
+    if message.state in (State.LOCKED, State.COMPLETED):
+        known.append(message.locked_by or FORGOTTEN)
+    return [FORGOTTEN] * (message.delivery_count - len(known)) + known
+
+
+def _unattempted_end(message: "Message", failures: list[Failure]) -> list[Failure]:
+    """Why a dead letter is one, where no attempt has said so: its time to live was over, say."""
+    if message.state != State.DEAD_LETTERED:
+        return []
+    if failures and failures[-1].failed_at == message.finished_at:
+        return []
+    said = f"{message.dead_letter_reason}: {message.dead_letter_description or ''}"
+    return [
+        Failure(
+            exception_class_path="django_mqlite.exceptions.DeadLettered",
+            message=said,
+            traceback=said,
+            failed_at=message.finished_at,
+        )
+    ]

@@ -1,0 +1,130 @@
+"""Tasks to be enqueued by tests."""
+
+from typing import Any
+
+from django_mqlite import Reject, Retry
+from django_mqlite.task_backend import task_options
+from django_mqlite.task_backend.compat import TaskContext, task
+
+seen: list[Any] = []
+"""What tasks were called with, in order."""
+
+
+@task()
+def note(*args, **kwargs):
+    seen.append((args, kwargs))
+
+
+@task
+def bare():
+    return "bare"
+
+
+@task()
+async def note_async(*args, **kwargs):
+    seen.append((args, kwargs))
+
+
+@task()
+def meaning_of_life():
+    return 42
+
+
+@task()
+def echo(value):
+    return value
+
+
+@task()
+def named(*, queue, task, delay, self):
+    return [queue, task, delay, self]
+
+
+@task()
+def one_or_two(first, second=None):
+    return [first, second]
+
+
+@task()
+def fail(times=10**6):
+    seen.append("fail")
+    if len(seen) <= times:
+        raise ValueError("This task failed")
+    return "at last"
+
+
+@task()
+async def fail_async():
+    raise ValueError("This task failed")
+
+
+@task()
+def leave():
+    raise SystemExit("This task left")
+
+
+@task()
+def complex_error():
+    raise ValueError(ValueError("This task failed"))
+
+
+@task()
+def reject():
+    raise Reject("NoSuchUser", "no user 7")
+
+
+@task()
+def retry():
+    raise Retry("not yet", delay=90)
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+@task()
+def unprintable_error():
+    raise Unprintable
+
+
+@task()
+def complex_value():
+    seen.append("complex_value")
+    return complex(1, 2)
+
+
+@task()
+def large_value(size):
+    return "x" * size
+
+
+@task(takes_context=True)
+def attempt(context):
+    assert isinstance(context, TaskContext)
+    seen.append((context.attempt, context.task_result.id))
+    if context.attempt < 3:
+        raise ValueError(context.attempt)
+    return context.attempt
+
+
+@task(takes_context=True)
+def with_context(context, value):
+    return [context.task_result.id, value]
+
+
+@task()
+@task_options(max_attempts=2, backoff=30, ttl=3600)
+def twice():
+    raise ValueError("always")
+
+
+def not_a_task():
+    seen.append("not_a_task")
+
+
+def _hidden():
+    """A task that is bound under another name."""
+
+
+other_name = task()(_hidden)
