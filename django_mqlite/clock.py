@@ -22,6 +22,11 @@ class SystemClock:
 _clock: Clock = SystemClock()
 
 
+def clock_in_use() -> Clock:
+    """The clock that tells the time now."""
+    return _clock
+
+
 def now_ms() -> int:
     """Epoch milliseconds of the clock in use."""
     return _clock.now_ms()

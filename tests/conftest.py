@@ -1,13 +1,10 @@
 """What every test may use."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from hypothesis import settings
-
-from django_mqlite.clock import use_clock
-from tests.support.fake_clock import FakeClock
 
 pytest_plugins = ["tests.support.workers"]
 
@@ -25,11 +22,9 @@ def pytest_report_header() -> str:
 
 
 @pytest.fixture
-def clock() -> Iterator[FakeClock]:
+def clock(mqlite_clock):
     """The clock in use, standing still at the beginning of 2026."""
-    fake = FakeClock()
-    with use_clock(fake):
-        yield fake
+    return mqlite_clock
 
 
 @pytest.fixture

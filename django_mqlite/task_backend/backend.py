@@ -47,7 +47,7 @@ class MqliteBackend(BaseTaskBackend):
 
     @property
     def result_ttl_ms(self) -> int:
-        """How long a successful task is kept. ImproperlyConfigured for what is no length of time."""
+        """How long a successful task is kept; ImproperlyConfigured if that is no length of time."""
         return result_ttl_ms(self.alias, self.options)
 
     def validate_task(self, task: Any) -> None:

@@ -106,7 +106,7 @@ def _check_keys(item: Mapping[Any, Any], path: str) -> None:
 
 def _refusal(item: Any, path: str) -> str:
     kind = type(item)
-    said = f"{path} is {shown(item)}. Unsupported type: {kind} would not come back from JSON as it is"
+    said = f"{path} is {shown(item)}. Unsupported type: JSON does not give back {kind}"
     if hasattr(kind, "__members__"):
         return f"{said}; pass .value"
     if hasattr(kind, "_meta") and hasattr(item, "pk"):

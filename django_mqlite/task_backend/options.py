@@ -69,12 +69,11 @@ class MqliteTask(Task):  # type: ignore[type-arg]
     ttl: Duration | None = None
 
     def using(self, **changes: Any) -> "MqliteTask":
-        """A Task with other options: the framework's, and those of TaskOptions. None changes none."""
+        """A Task with other options: the framework's and TaskOptions'. None leaves one as it is."""
         said = {name: value for name, value in changes.items() if value is not None}
         known = {field.name for field in fields(self)} - {"func", "takes_context"}
-        for name in said:
-            if name not in known:
-                raise TypeError(f"using() has no option {name!r}; known: {', '.join(sorted(known))}")
+        for name in said.keys() - known:
+            raise TypeError(f"using() has no option {name!r}; it has {', '.join(sorted(known))}")
         return replace(self, **said)
 
     # Positional only, so that a task may have arguments that are called self.

@@ -36,7 +36,7 @@ def registered_task(path: str) -> Any:
 
 
 def is_async(path: str) -> bool:
-    """Whether the task runs in the event loop; False for one that is not there, which only fails."""
+    """Whether the task runs in the event loop; one that is not there only fails, in a thread."""
     try:
         return inspect.iscoroutinefunction(registered_task(path).func)
     except UnknownTask:
@@ -44,7 +44,7 @@ def is_async(path: str) -> bool:
 
 
 def result_of(message: "Message") -> Any:
-    """The TaskResult of a message. Raises UnknownTask for one whose task this code does not have."""
+    """The TaskResult of a message. Raises UnknownTask for a task that this code does not have."""
     facts = task_facts(message)
     return result_from(facts, task_of(facts))
 
@@ -70,7 +70,7 @@ def task_of(facts: TaskFacts) -> Any:
 
 def result_from(facts: TaskFacts, task: Any) -> Any:
     """The TaskResult of what a message says."""
-    result = TaskResult(
+    result: TaskResult[Any] = TaskResult(
         task=task,
         id=facts.id,
         status=TaskResultStatus[facts.status],

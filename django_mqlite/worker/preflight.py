@@ -1,6 +1,7 @@
 """What must be true before a worker starts; better said at the start than in the middle."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from django.db import Error, connections
 
@@ -57,7 +58,7 @@ def served_queues(
     return queues
 
 
-def _all_wanted(handled: Set[str], wanted: Sequence[str]) -> Iterator[str]:
+def _all_wanted(handled: AbstractSet[str], wanted: Sequence[str]) -> Iterator[str]:
     for queue in wanted or ["*"]:
         if queue == "*":
             yield from sorted(handled - set(wanted))

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from django_mqlite.models import Queue, Subscription
+from django_mqlite.testing.fake_clock import START_MS, FakeClock
 from django_mqlite.worker.sweeps import run_all
 from tests.model.reference import Reference
 from tests.model.strategies import MODES, SUBSCRIPTIONS, TOPICS, options
 from tests.model.values import Options
 from tests.model.world import World, empty_tables
-from tests.support.fake_clock import START_MS, FakeClock
 
 WANTS = {
     "news-all": lambda new: True,

@@ -10,10 +10,10 @@ from django.db import connection, transaction
 from django_mqlite import MqliteError
 from django_mqlite.fields import epoch_ms
 from django_mqlite.models import Message
+from django_mqlite.testing import FakeClock
 from tests.model.book import UNFINISHED
 from tests.model.reference import Reference
 from tests.model.values import New, Record
-from tests.support.fake_clock import FakeClock
 
 REMEMBERED = 40
 """Claimed messages kept in memory, so that old leases meet new ones."""

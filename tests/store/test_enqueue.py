@@ -14,7 +14,7 @@ from django_mqlite import (
     enqueue,
 )
 from django_mqlite.models import Message
-from tests.support.fake_clock import START_MS
+from django_mqlite.testing.fake_clock import START_MS
 from tests.support.verbs import claim_one
 
 pytestmark = pytest.mark.django_db

@@ -9,9 +9,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from django_mqlite import LockLost, enqueue
-from django_mqlite.clock import use_clock
 from django_mqlite.models import DeadLetter, Message, Queue
-from tests.support.fake_clock import FakeClock
+from django_mqlite.testing import FakeClock
 from tests.support.verbs import (
     activate,
     claim_ids,
@@ -464,7 +463,7 @@ class World:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_every_line_has_exactly_one_head_whatever_happens(db, operations):
-    with connection.cursor() as cursor, use_clock(FakeClock()) as clock:
+    with connection.cursor() as cursor, FakeClock() as clock:
         cursor.execute("SAVEPOINT before_the_operations")
         world = World(clock)
         try:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from importlib.util import find_spec
 
 from django_mqlite.conf import sqlite_options
 from tests.settings import ENGINE, OWN_ENGINE
@@ -19,9 +20,14 @@ DATABASES = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = ["django_mqlite", "tests.support.worker_app"]
+if find_spec("django.tasks") is None:
+    INSTALLED_APPS += ["django_tasks"]
 SECRET_KEY = "not a secret"
 SILENCED_SYSTEM_CHECKS = ["mqlite.W001"]
 USE_TZ = True
+
+# The queue "default" is declared nowhere else.
+TASKS = {"default": {"BACKEND": "django_mqlite.task_backend.MqliteBackend"}}
 
 MQLITE = {
     "QUEUES": {

@@ -6,7 +6,8 @@ import time
 import pytest
 
 from django_mqlite import clock
-from tests.support.fake_clock import START_MS, FakeClock
+from django_mqlite.fields import moment
+from django_mqlite.testing.fake_clock import START_MS, FakeClock
 
 
 def test_without_a_test_it_is_the_wall_clock_in_milliseconds():
@@ -20,7 +21,7 @@ def test_without_a_test_it_is_the_wall_clock_in_milliseconds():
 def test_a_clock_in_use_tells_the_time_in_every_thread_and_goes_when_the_block_ends():
     told = []
 
-    with clock.use_clock(FakeClock()) as fake:
+    with FakeClock() as fake:
         fake.advance(1)
         thread = threading.Thread(target=lambda: told.append(clock.now_ms()))
         thread.start()
@@ -31,8 +32,8 @@ def test_a_clock_in_use_tells_the_time_in_every_thread_and_goes_when_the_block_e
 
 
 def test_the_clock_before_comes_back_when_the_block_fails():
-    with clock.use_clock(FakeClock()) as outer:
-        with pytest.raises(RuntimeError), clock.use_clock(FakeClock(5)):
+    with FakeClock() as outer:
+        with pytest.raises(RuntimeError), FakeClock(moment(5)):
             raise RuntimeError
 
         assert clock.now_ms() == outer.now_ms()

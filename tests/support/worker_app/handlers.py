@@ -5,7 +5,6 @@ import ctypes
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ from django_mqlite import Reject, Retry, handler
 from django_mqlite.models import Message
 
 from .models import Effect
-
-LONGEST_WAIT = 60.0
+from .waiting import wait_for
 
 
 @handler("jobs")
@@ -82,11 +80,3 @@ def finish(steps: dict[str, Any], message: Message) -> None:
         raise SystemExit(steps["exit"])
     if "kill" in steps:
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + LONGEST_WAIT
-    while not path.exists():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{path} did not appear")
-        time.sleep(0.01)

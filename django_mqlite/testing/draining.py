@@ -1,0 +1,125 @@
+"""What is due is worked off inline, as a worker would do it, on the caller's own connection."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from django.db.models import Min
+from django.test import TestCase
+
+from ..clock import clock_in_use
+from ..fields import EPOCH, epoch_ms
+from ..handlers import Handler, get_handlers, handler_of, queues_of_kinds
+from ..logs import current_message
+from ..models import Message, Queue
+from ..types import State
+from ..worker.executor import Finished, believe_the_file, finished, run_handler
+from ..worker.outcome import outcome_of
+from ..worker.sweeps import URGENT, run_round
+from .fake_clock import FakeClock
+
+
+class TooManyDeliveries(AssertionError):
+    """drain() finds no end: what it runs enqueues more and more."""
+
+
+def drain(
+    *queues: str,
+    retries: bool = True,
+    raise_errors: bool = False,
+    limit: int = 1_000,
+    using: str | None = None,
+) -> list[Message]:
+    """Run handlers and tasks inline until nothing is due; each delivery, its `state` as it ended.
+
+    `queues`: these, the first strictly before the second; by default each that a worker would
+    serve. It may be called inside TestCase: everything happens on its connection, and what a
+    handler does `on_commit` is done after its delivery. What a handler raises fails its message as
+    ever; with `raise_errors` it is raised then as well.
+
+    `retries`: what rests after a failure is not waited for but run as well, with the time moved to
+    when it is due: that of the FakeClock in use, else of one that lasts as long as the call. What
+    was scheduled for later stays where it is: move a FakeClock.
+
+    Raises TooManyDeliveries after `limit` of them, and QueueNotFound.
+    """
+    handlers = get_handlers()
+    manager = Message.objects.db_manager(using)
+    served = queues or _served(handlers, manager.using_alias)
+    deliveries: list[Message] = []
+    with _fake_clock() as clock:
+        while (message := _next(served, clock, manager.using_alias, retries=retries)) is not None:
+            if len(deliveries) == limit:
+                raise TooManyDeliveries(
+                    f"drain() has made {limit} deliveries, and there is more; the last was of "
+                    f"{deliveries[-1]}. Pass a higher limit if that is meant."
+                )
+            deliveries.append(message)
+            error = _deliver(message, handlers, manager.using_alias)
+            if raise_errors and error is not None:
+                raise error
+    return deliveries
+
+
+def _served(handlers: Mapping[str, Handler], using: str) -> tuple[str, ...]:
+    wanted = handlers.keys() | queues_of_kinds()
+    there = Queue.objects.using(using).filter(name__in=wanted)
+    return tuple(there.order_by("name").values_list("name", flat=True))
+
+
+@contextmanager
+def _fake_clock() -> Iterator[FakeClock]:
+    """The FakeClock in use, or one that begins now."""
+    clock = clock_in_use()
+    if isinstance(clock, FakeClock):
+        yield clock
+        return
+    fake = FakeClock(EPOCH)
+    fake.ms = clock.now_ms()
+    with fake:
+        yield fake
+
+
+def _next(queues: Sequence[str], clock: FakeClock, using: str, *, retries: bool) -> Message | None:
+    """The next message that is due, after moving the clock to the next retry if there is none."""
+    while True:
+        run_round(URGENT, using)
+        for queue in queues:
+            claimed = Message.objects.db_manager(using).claim(queue, worker="drain()")
+            if claimed:
+                return claimed[0]
+        due = _next_retry(queues, using) if retries else None
+        if due is None:
+            return None
+        clock.ms = max(clock.ms, due)
+
+
+def _next_retry(queues: Sequence[str], using: str) -> int | None:
+    resting = Message.objects.using(using).filter(
+        queue__in=queues, state=State.SCHEDULED, delivery_count__gt=0
+    )
+    due = resting.aggregate(due=Min("visible_at"))["due"]
+    return None if due is None else epoch_ms(due)
+
+
+def _deliver(message: Message, handlers: Mapping[str, Handler], using: str) -> BaseException | None:
+    """Run and settle it; what the handler raised."""
+    with TestCase.captureOnCommitCallbacks(using=using, execute=True):
+        done = _run(message, handlers, using)
+        if not done.settled:
+            outcome = done.outcome or outcome_of(done.error)
+            Message.objects.db_manager(using).settle(message, outcome, error=done.error)
+    return done.error
+
+
+def _run(message: Message, handlers: Mapping[str, Handler], using: str) -> Finished:
+    handler = handler_of(message, handlers)
+    token = current_message.set((message.queue, message.pk))
+    try:
+        done = finished(message, run_handler(handler, message, using))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises is an answer
+        done = Finished(message=message, error=error)
+    finally:
+        current_message.reset(token)
+    if not handler.atomic:
+        believe_the_file(message)
+    return done

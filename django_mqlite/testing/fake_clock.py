@@ -1,0 +1,52 @@
+"""A clock that only a test moves."""
+
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+from ..clock import Clock, use_clock
+from ..fields import EPOCH, epoch_ms
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+START_MS = epoch_ms(START)
+
+
+class FakeClock:
+    """Stands still until it is moved, forwards or backwards. Inside `with` it is the one in use.
+
+    It is the queue's clock: schedules, leases, backoff, times to live. What the project reads from
+    Django or Python stays as it is.
+    """
+
+    def __init__(self, at: datetime = START) -> None:
+        self.ms = epoch_ms(at)
+        self._in_use: list[AbstractContextManager[Clock]] = []
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds."""
+        return self.ms
+
+    @property
+    def now(self) -> datetime:
+        """Where it stands, aware, UTC."""
+        return EPOCH + timedelta(milliseconds=self.ms)
+
+    def advance(self, by: timedelta | float) -> None:
+        """Move it by a timedelta or by seconds, backwards if negative."""
+        step = by if isinstance(by, timedelta) else timedelta(seconds=by)
+        self.ms += step // timedelta(milliseconds=1)
+
+    def __enter__(self) -> Self:
+        using = use_clock(self)
+        using.__enter__()
+        self._in_use.append(using)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._in_use.pop().__exit__(kind, error, trace)

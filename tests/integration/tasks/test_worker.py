@@ -1,0 +1,92 @@
+"""Tasks in real `runworker` processes, also in ones that die."""
+
+import signal
+
+import pytest
+from django.test import override_settings
+
+from django_mqlite.task_backend.compat import TaskResultStatus
+from tests.support.waiting import wait_until
+from tests.support.worker_app.tasks import double, double_async
+from tests.support.workers import ALIAS
+
+
+class WorkerRouter:
+    """Tasks go to the workers' database."""
+
+    def db_for_read(self, model, **hints):
+        return ALIAS
+
+    db_for_write = db_for_read
+
+
+@pytest.fixture(autouse=True)
+def into_the_workers_database(database):
+    with override_settings(DATABASE_ROUTERS=[WorkerRouter()]):
+        yield
+
+
+def finished(result):
+    """Whether it is, after a look at the database."""
+    result.refresh()
+    return result.is_finished
+
+
+def test_migrate_has_made_the_queue_and_a_worker_serves_it_by_default(database):
+    results = [double.enqueue(21), double_async.enqueue(4)]
+
+    worker = database.start("--burst")
+
+    assert worker.ended_well()
+    for result in results:
+        result.refresh()
+    assert [result.status for result in results] == [TaskResultStatus.SUCCESSFUL] * 2
+    assert [result.return_value for result in results] == [42, 8]
+    assert f":{worker.pid}:" in results[0].worker_ids[0]
+
+
+def test_a_queue_of_tasks_only_can_be_named(database):
+    result = double.enqueue(21)
+
+    assert database.start("--queues=default", "--processes=2", "--burst").ended_well()
+
+    result.refresh()
+    assert result.return_value == 42
+
+
+def test_a_task_whose_worker_is_killed_is_run_again(database):
+    result = double.enqueue(21, started=database.file("started"), wait=database.file("go-on"))
+    worker = database.start()
+    wait_until(database.beside.joinpath("started.1").exists, "the task to start")
+    result.refresh()
+    assert result.status == TaskResultStatus.RUNNING
+
+    worker.kill()
+    database.expire_leases()
+    database.beside.joinpath("go-on").touch()
+    assert database.start("--max-messages=1").ended_well()
+
+    result.refresh()
+    assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, 42)
+    assert result.attempts == 2
+    assert f":{worker.pid}:" in result.worker_ids[0]
+    assert result.errors[0].exception_class.__name__ in ("LeaseExpired", "WorkerDied")
+
+
+def test_a_task_that_kills_every_worker_fails_with_the_reason(database):
+    database.queue("default", lock_duration=0.5)
+    result = double.using(max_attempts=2).enqueue(21, kill_attempts=9)
+
+    for _ in range(2):
+        assert database.start("--max-messages=1").exit_code() == -signal.SIGKILL
+    last = database.start()
+    wait_until(lambda: finished(result), "the task to end")
+
+    assert result.status == TaskResultStatus.FAILED
+    assert result.attempts == 2
+    assert len(result.errors) == 2
+    for error in result.errors:
+        assert error.exception_class.__name__ in ("LeaseExpired", "WorkerDied")
+        assert error.traceback
+    last.terminate()
+    assert last.ended_well()
