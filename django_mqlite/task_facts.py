@@ -3,6 +3,7 @@
 For the tasks backend, which hands them on as the framework's TaskResult, and for the admin.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -61,7 +62,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFacts:
-    """What a message says of its task. `worker_ids` has one entry for each attempt, in order."""
+    """What a message says of its task. `worker_ids` has one entry for each attempt, in order.
+
+    `options` are those that this call has set beyond the framework's, as the backend wrote them.
+    """
 
     id: str
     path: str
@@ -70,8 +74,8 @@ class TaskFacts:
     queue: str
     backend: str
     priority: int
-    group_id: str | None
     run_after: datetime | None
+    options: dict[str, Any]
     status: Status
     enqueued_at: datetime | None
     started_at: datetime | None
@@ -96,6 +100,7 @@ def task_facts(message: "Message") -> TaskFacts:
     """The message read as a task. Raises NotATask."""
     call = _call(message)
     properties = message.properties or {}
+    run_after, options = _asked_for(message, properties)
     failures = [_failure(error) for error in message.errors or []]
     starts = [failure.started_at for failure in failures if failure.started_at]
     if message.locked_at:
@@ -108,8 +113,8 @@ def task_facts(message: "Message") -> TaskFacts:
         queue=message.queue,
         backend=properties.get("backend", "default"),
         priority=message.priority,
-        group_id=message.group_id,
-        run_after=_run_after(properties),
+        run_after=run_after,
+        options=options,
         status=STATUSES[message.state],
         enqueued_at=message.enqueued_at,
         started_at=starts[0] if starts else None,
@@ -136,10 +141,19 @@ def _call(message: "Message") -> dict[str, Any]:
     return call
 
 
-def _run_after(properties: Mapping[str, str]) -> datetime | None:
-    """What was asked for; `visible_at` moves with every rest before the next attempt."""
-    said = properties.get("run_after")
-    return None if said is None else datetime.fromisoformat(said)
+def _asked_for(
+    message: "Message", properties: Mapping[str, str]
+) -> tuple[datetime | None, dict[str, Any]]:
+    """The time and the options; `visible_at` moves with every rest before the next attempt."""
+    at, written = properties.get("run_after"), properties.get("options", "{}")
+    try:
+        run_after = None if at is None else datetime.fromisoformat(at)
+        options = json.loads(written)
+    except ValueError as error:
+        raise NotATask(f"{message} has no properties that a task has: {error}") from error
+    if not isinstance(options, dict):
+        raise NotATask(f"{message} has options that are no mapping")
+    return run_after, options
 
 
 def _failure(error: Mapping[str, Any]) -> Failure:

@@ -1,5 +1,6 @@
 """The backend for TASKS: a task is a message, its result the message's row."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -11,11 +12,12 @@ from django.apps import apps
 from django.core.checks import CheckMessage
 from django.utils import timezone
 
+from ..conf import get_settings
 from ..drafts import Draft, MessageOptions
 from ..exceptions import DuplicateConflict
 from ..task_facts import TASK, task_facts
 from ..transactions import after_commit
-from .codec import checked_call
+from .codec import encoded_call
 from .compat import (
     BaseTaskBackend,
     InvalidTask,
@@ -24,7 +26,7 @@ from .compat import (
 )
 from .configuration import check_backend, result_ttl_ms
 from .errors import UnknownTask
-from .options import Call, MqliteTask, TaskOptions, checked, options_of
+from .options import Call, MqliteTask, TaskOptions, checked, options_of, written_options
 from .results import registered_task, result_from, result_of
 
 if TYPE_CHECKING:
@@ -109,7 +111,13 @@ class MqliteBackend(BaseTaskBackend):
     def _draft(
         self, task: Any, options: TaskOptions, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Draft:
-        call = checked_call(task.func, args, kwargs, takes_context=task.takes_context)
+        body = encoded_call(
+            task.func,
+            args,
+            kwargs,
+            takes_context=task.takes_context,
+            max_bytes=get_settings().max_body_bytes,
+        )
         said: MessageOptions = {
             "content_type": TASK,
             "subject": task.module_path,
@@ -118,13 +126,19 @@ class MqliteBackend(BaseTaskBackend):
             "group_id": options.group_id,
             "max_delivery_count": options.max_attempts,
             "ttl": options.ttl,
-            "properties": {"backend": self.alias},
+            "visible_at": None if task.run_after is None else _aware(task.run_after),
+            "properties": self._properties(task),
         }
+        return Draft(body, **said)
+
+    def _properties(self, task: Any) -> dict[str, str]:
+        """What its message has no column for, and a worker or a result needs."""
+        properties = {"backend": self.alias}
         if task.run_after is not None:
-            at = _aware(task.run_after)
-            said["visible_at"] = at
-            said["properties"] = {"backend": self.alias, "run_after": at.isoformat()}
-        return Draft(call, **said)
+            properties["run_after"] = _aware(task.run_after).isoformat()
+        if options := written_options(task):
+            properties["options"] = json.dumps(options)
+        return properties
 
     def _told(self, task: Any, message: "Message") -> Any:
         """The result of what has just been enqueued; the signal waits for the commit."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..content import encode_json, shown
+from ..exceptions import MessageTooLarge
 
 MAX_DEPTH = 100
 """Containers in containers: what is read in a worker has to fit on the stack there."""
@@ -31,14 +32,15 @@ HINTS = {
 """What to do instead, by the name of the type."""
 
 
-def checked_call(
+def encoded_call(
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     *,
     takes_context: bool,
-) -> dict[str, Any]:
-    """The call as the data of a message. Raises TypeError or ValueError naming the argument.
+    max_bytes: int,
+) -> bytes:
+    """The body of a message for the call. TypeError, ValueError or MessageTooLarge name an argument.
 
     Strict on purpose: what JSON would turn into something else (tuples, enums, keys that are not
     strings) is refused here, where the caller sees it, and not found out by the task.
@@ -50,13 +52,20 @@ def checked_call(
     except TypeError as error:
         raise TypeError(f"{function.__qualname__}() cannot be called so: {error}") from None
     _check_keys(kwargs, "kwargs")
-    for place, value in enumerate(args):
-        _check(value, f"args[{place}]")
-    for name, value in kwargs.items():
-        _check(value, f"argument {name!r}")
-    call = {"args": list(args), "kwargs": dict(kwargs)}
-    encode_json(call, "the arguments")  # what is left: numbers of 5,000 digits, lone surrogates
-    return call
+    named = {f"args[{place}]": value for place, value in enumerate(args)}
+    named |= {f"argument {name!r}": value for name, value in kwargs.items()}
+    for name, value in named.items():
+        _check(value, name)
+    # What is left to find out are numbers of 5,000 digits and lone surrogates.
+    body = encode_json({"args": list(args), "kwargs": dict(kwargs)}, "the call").encode()
+    if len(body) > max_bytes:
+        error = MessageTooLarge(len(body), max_bytes)
+        sizes = {name: len(encode_json(value, name)) for name, value in named.items()}
+        if sizes:
+            largest = max(sizes, key=lambda name: sizes[name])
+            error.add_note(f"The largest of the arguments is {largest}.")
+        raise error
+    return body
 
 
 def _check(value: Any, name: str) -> None:

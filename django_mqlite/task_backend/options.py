@@ -1,7 +1,8 @@
 """What a task may say beyond the framework's own options, and the Task that carries it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from ..durations import Duration, milliseconds
@@ -30,6 +31,7 @@ class TaskOptions:
 
 
 NAMES = tuple(field.name for field in fields(TaskOptions))
+LENGTHS_OF_TIME = ("backoff", "ttl")
 _ATTRIBUTE = "_mqlite_task_options"
 
 
@@ -68,6 +70,14 @@ class MqliteTask(Task):  # type: ignore[type-arg]
     message_id: str | None = None
     ttl: Duration | None = None
 
+    def __post_init__(self) -> None:
+        Task.__post_init__(self)  # no super(): a dataclass with slots is another class than this
+        for name in LENGTHS_OF_TIME:
+            value = getattr(self, name)
+            if value is not None:  # alike however it was said: tasks are compared
+                alike = timedelta(milliseconds=milliseconds(value, name))
+                object.__setattr__(self, name, alike)
+
     def using(self, **changes: Any) -> "MqliteTask":
         """A Task with other options: the framework's and TaskOptions'. None leaves one as it is."""
         said = {name: value for name, value in changes.items() if value is not None}
@@ -104,9 +114,25 @@ class Call:
 
 def options_of(task: Any) -> TaskOptions:
     """What the task says, else what its function says. A Task of any backend has options."""
-    noted = getattr(task.func, _ATTRIBUTE, TaskOptions())
+    return replace(getattr(task.func, _ATTRIBUTE, TaskOptions()), **_own_options(task))
+
+
+def written_options(task: Any) -> dict[str, Any]:
+    """The task's own options for JSON: a worker has its code, and not what `.using()` has said."""
+    return {
+        name: value.total_seconds() if name in LENGTHS_OF_TIME else value
+        for name, value in _own_options(task).items()
+    }
+
+
+def read_options(written: Mapping[str, Any]) -> dict[str, Any]:
+    """What written_options() wrote, without what this code does not know."""
+    return {name: value for name, value in written.items() if name in NAMES}
+
+
+def _own_options(task: Any) -> dict[str, Any]:
     own = {name: getattr(task, name, None) for name in NAMES}
-    return replace(noted, **{name: value for name, value in own.items() if value is not None})
+    return {name: value for name, value in own.items() if value is not None}
 
 
 def checked(options: TaskOptions) -> TaskOptions:

@@ -16,6 +16,7 @@ from .compat import (
     task_backends,
 )
 from .errors import UnknownTask
+from .options import MqliteTask, read_options
 
 if TYPE_CHECKING:
     from ..models import Message
@@ -60,8 +61,8 @@ def task_of(facts: TaskFacts) -> Any:
         "priority": facts.priority,
         "run_after": facts.run_after,
     }
-    if facts.group_id is not None and hasattr(found, "group_id"):
-        said["group_id"] = facts.group_id
+    if isinstance(found, MqliteTask):
+        said |= read_options(facts.options)
     try:
         return replace(found, **said)
     except InvalidTask as error:

@@ -128,3 +128,27 @@ def _hidden():
 
 
 other_name = task()(_hidden)
+
+returned: Any = None
+
+
+@task()
+def give():
+    return returned
+
+
+@task()
+def not_a_number():
+    return {"a": float("nan")}
+
+
+@task()
+def number_keys():
+    return {1: "one"}
+
+
+@task()
+def endless():
+    value = []
+    value.append(value)
+    return value

@@ -84,7 +84,7 @@ def test_a_failure_is_followed_to_its_end_without_waiting(queue, clock):
 
     deliveries = drain()
 
-    assert [delivery.state for delivery in deliveries] == ["scheduled", "scheduled", "dead_lettered"]
+    assert [d.state for d in deliveries] == ["scheduled", "scheduled", "dead_lettered"]
     assert state_of(message) == "dead_lettered"
     assert clock.now > begun  # it has been moved to the retries
 
@@ -233,4 +233,4 @@ class DrainInATestCase(TestCase):
         with FakeClock():
             drain()
 
-        self.assertEqual(names(), ["a"])
+        assert names() == ["a"]

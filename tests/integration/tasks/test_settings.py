@@ -1,0 +1,231 @@
+"""TASKS alone is enough: queues are made, served and checked."""
+
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+from django.core.checks import run_checks
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+
+from django_mqlite.apps import load_task_backends
+from django_mqlite.conf import get_settings
+from django_mqlite.handlers import Handler, queues_of_kinds
+from django_mqlite.models import Queue
+from django_mqlite.task_backend.compat import task_backends
+from django_mqlite.worker.preflight import NotReady, served_queues
+
+from . import calls
+
+BACKEND = "django_mqlite.task_backend.MqliteBackend"
+
+
+@pytest.fixture
+def use(settings):
+    """Sets TASKS to one backend with these entries, or to what is given."""
+
+    def use(tasks=None, **entries):
+        settings.TASKS = tasks or {"default": {"BACKEND": BACKEND, **entries}}
+        return task_backends["default"]
+
+    return use
+
+
+def found(ids=("mqlite.E005", "mqlite.E006", "mqlite.W006")):
+    return [(check.id, check.msg) for check in run_checks() if check.id in ids]
+
+
+# Queues
+
+
+@pytest.mark.django_db
+def test_migrate_makes_the_queues_that_tasks_name(use):
+    use(QUEUES=["mails", "reports"])
+
+    call_command("migrate", verbosity=0)
+
+    assert set(Queue.objects.values_list("name", flat=True)) >= {"mails", "reports"}
+
+
+@pytest.mark.django_db
+def test_without_queues_it_is_the_frameworks_default(use):
+    use()
+
+    Queue.objects.sync()
+
+    assert Queue.objects.get().name == "default"
+    assert calls.note.enqueue().status == "READY"
+
+
+@pytest.mark.django_db
+def test_a_queue_that_is_declared_as_well_is_as_it_is_declared(use, settings):
+    use(QUEUES=["mails"])
+    settings.MQLITE = {"QUEUES": {"mails": {"lock_duration": 99}}}
+
+    assert Queue.objects.sync() == ["mails"]
+
+    assert Queue.objects.get().lock_duration == timedelta(seconds=99)
+
+
+@pytest.mark.django_db
+def test_a_queue_that_is_there_is_left_as_it_is(use, make_queue):
+    make_queue("mails", lock_duration=99)
+    use(QUEUES=["mails"])
+
+    assert Queue.objects.sync() == []
+
+    assert Queue.objects.get().lock_duration == timedelta(seconds=99)
+
+
+@pytest.mark.django_db
+def test_a_worker_serves_the_queues_of_tasks_by_default(use, make_queue):
+    for name in ("jobs", "mails", "others"):
+        make_queue(name)
+    use(QUEUES=["mails"])
+    handlers = {"jobs": Handler(queue="jobs", function=print)}
+
+    assert served_queues("default", handlers, (), ()) == ("jobs", "mails")
+    assert served_queues("default", handlers, ["mails"], ()) == ("mails",)
+    assert served_queues("default", handlers, (), ["mails"]) == ("jobs",)
+    with pytest.raises(NotReady, match=r"'others' has no handler.*QUEUES of a tasks backend"):
+        served_queues("default", handlers, ["others"], ())
+
+
+def test_the_queues_of_every_entry_with_this_backend_count(use):
+    use(
+        {
+            "default": {"BACKEND": BACKEND, "QUEUES": ["a"]},
+            "other": {"BACKEND": BACKEND, "QUEUES": ["b"]},
+            "dummy": {"BACKEND": dummy(), "QUEUES": ["c"]},
+        }
+    )
+
+    assert queues_of_kinds() == {"a", "b"}
+
+
+def test_with_empty_queues_each_declared_one_is_a_tasks_queue(use, settings):
+    use(QUEUES=[])
+    settings.MQLITE = {"QUEUES": {"mails": {}, "reports": {}}}
+
+    assert queues_of_kinds() == {"mails", "reports"}
+
+
+@pytest.mark.django_db
+def test_two_entries_share_a_queue_and_each_has_its_own_options(use, make_queue, run_all):
+    make_queue("default")
+    use(
+        {
+            "default": {"BACKEND": BACKEND},
+            "brief": {"BACKEND": BACKEND, "OPTIONS": {"RESULT_TTL": 60}},
+        }
+    )
+    results = [calls.note.using(backend=alias).enqueue() for alias in ("default", "brief")]
+    run_all()
+
+    kept = []
+    for result in results:
+        result.refresh()
+        (row,) = message_times(result)
+        kept.append((result.backend, result.task.backend, row))
+    assert kept == [
+        ("default", "default", timedelta(days=7)),
+        ("brief", "brief", timedelta(minutes=1)),
+    ]
+
+
+def message_times(result):
+    from django_mqlite.models import Message  # noqa: PLC0415 - for this one question
+
+    for message in Message.objects.filter(message_id=result.id):
+        yield message.kept_until - message.finished_at
+
+
+# Loading
+
+
+def dummy():
+    package = task_backends.__class__.__module__.partition(".tasks")[0]
+    return f"{package}.{'tasks.' if package == 'django' else ''}backends.dummy.DummyBackend"
+
+
+def test_the_backend_is_loaded_when_the_app_is_ready():
+    """In a process of its own: here it is loaded already."""
+    code = (
+        "import django; django.setup(); from django_mqlite.handlers import _kinds; print(*_kinds)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "application/vnd.django-mqlite.task+json"
+
+
+def test_a_backend_that_cannot_be_imported_is_left_to_the_framework(settings):
+    settings.TASKS = {"default": {"BACKEND": "no.such.Backend"}}
+
+    load_task_backends()  # and migrate, say, goes on
+
+    with pytest.raises(ImproperlyConfigured, match="Could not find backend"):
+        task_backends["default"]
+
+
+# Checks
+
+
+def test_good_settings_have_nothing_to_be_said_about(use):
+    use(QUEUES=["mails", "reports"], OPTIONS={"RESULT_TTL": timedelta(days=1)})
+
+    assert found() == []
+
+
+@pytest.mark.parametrize(
+    ("ttl", "why"),
+    [(-1, "must be not negative"), ("1d", "is a timedelta or a number of seconds")],
+)
+def test_a_result_ttl_that_is_none_is_an_error_with_its_place(use, ttl, why):
+    backend = use(OPTIONS={"RESULT_TTL": ttl})
+
+    ((id, said),) = found()
+
+    assert id == "mqlite.E005"
+    assert said.startswith("TASKS['default']['OPTIONS']['RESULT_TTL']")
+    assert why in said
+    with pytest.raises(ImproperlyConfigured, match="RESULT_TTL"):
+        assert backend.result_ttl_ms
+
+
+def test_an_unknown_option_is_an_error_with_the_one_that_was_meant(use):
+    backend = use(OPTIONS={"RESULTS_TTL": 1})
+
+    (error,) = backend.check()
+
+    assert (error.id, error.hint) == ("mqlite.E005", "Did you mean 'RESULT_TTL'?")
+
+
+@pytest.mark.parametrize("name", ["my mails", "", "é", 7])
+def test_a_name_that_no_queue_can_have_is_an_error(use, name):
+    use(QUEUES=[name])
+
+    ((id, said),) = found()
+
+    assert (id, "is no queue name" in said) == ("mqlite.E006", True)
+
+
+def test_a_window_that_outlives_the_results_is_a_warning(use, settings):
+    use(OPTIONS={"RESULT_TTL": 60})
+    settings.MQLITE = {"QUEUES": {"default": {"dedup_window": 61}}}
+
+    ((id, said),) = found()
+
+    assert (id, "'default'" in said) == ("mqlite.W006", True)
+    settings.MQLITE = {"QUEUES": {"default": {"dedup_window": 60}}}
+    assert found() == []
+
+
+def test_unreadable_settings_are_the_other_checks_affair(use, settings):
+    use(QUEUES=["mails"])
+    settings.MQLITE = {"QEUES": {}}
+
+    assert found() == []
+    with pytest.raises(ImproperlyConfigured):
+        get_settings()

@@ -1,0 +1,108 @@
+"""A rolling deployment: paths that this code does not have, and code that is no task."""
+
+import pytest
+
+from django_mqlite.models import DeadLetter, Message
+from django_mqlite.task_backend import UnknownTask
+from django_mqlite.task_facts import TASK
+
+from . import calls
+
+pytestmark = pytest.mark.django_db
+
+HERE = "tests.integration.tasks"
+
+
+def enqueue(path, **options):
+    """As a program with other code does."""
+    said = {"message_id": "7", "properties": {"backend": "default"}, **options}
+    return Message.objects.enqueue(
+        "default", {"args": [], "kwargs": {}}, content_type=TASK, subject=path, **said
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "no.such.module",
+        f"{HERE}.calls.no_such_task",
+        f"{HERE}.calls.not_a_task",
+        f"{HERE}.broken.anything",
+        "os.abort",
+        "builtins.exec",
+        "nodots",
+        f"{HERE}.calls.note.func",
+        f"{HERE}.calls.meaning_of_life.enqueue",
+        "..",
+        "é\n",
+    ],
+)
+def test_what_is_no_task_is_not_run_fails_by_the_retry_policy_and_ends_as_a_dead_letter(
+    tasks_queue, run_all, path
+):
+    message = enqueue(path, max_delivery_count=3)
+
+    assert run_all() == 3
+
+    dead = DeadLetter.objects.get(pk=message.pk)
+    assert dead.dead_letter_reason == "MaxDeliveryCountExceeded"
+    assert [error["class"] for error in dead.errors] == [
+        "django_mqlite.task_backend.errors.UnknownTask"
+    ] * 3
+    assert f"There is no task {path!r} in this code" in dead.errors[0]["message"]
+    assert calls.seen == []
+
+
+def test_once_the_code_is_there_the_task_runs(tasks_queue, run_once, run_all, monkeypatch):
+    enqueue(f"{HERE}.calls.new_name")
+    run_once()
+    monkeypatch.setattr(calls, "new_name", calls.meaning_of_life, raising=False)
+    run_all()
+
+    assert Message.objects.get().result == 42
+
+
+def test_the_result_of_an_unknown_task_says_which_it_is(tasks_queue):
+    enqueue("no.such.task")
+
+    with pytest.raises(UnknownTask, match="'no.such.task'"):
+        calls.note.get_result("7")
+
+
+def test_a_backend_that_is_not_in_the_settings_is_said_to_be_so(tasks_queue, run_all):
+    enqueue(f"{HERE}.calls.note", properties={"backend": "elsewhere"}, max_delivery_count=1)
+    run_all()
+
+    (error,) = DeadLetter.objects.get().errors
+    assert "its backend 'elsewhere' is not in TASKS" in error["message"]
+
+
+def test_a_queue_that_the_backend_has_no_more_is_said_to_be_so(tasks_queue, run_all, settings):
+    enqueue(f"{HERE}.calls.note", max_delivery_count=1)
+    settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": ["mails"]}}
+    run_all()
+
+    (error,) = DeadLetter.objects.get().errors
+    assert "Queue 'default' is not valid for backend" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"\xff", b'{"args": 1, "kwargs": {}}', b'{"args": []}', b"null"]
+)
+def test_a_body_that_no_task_has_fails_by_the_retry_policy(tasks_queue, run_all, body):
+    message = Message.objects.enqueue(
+        "default", body, content_type=TASK, subject=f"{HERE}.calls.note", max_delivery_count=2
+    )
+
+    assert run_all() == 2
+
+    (error, _) = DeadLetter.objects.get(pk=message.pk).errors
+    assert error["class"] == "django_mqlite.task_facts.NotATask"
+
+
+def test_an_unknown_task_that_ends_is_logged_and_stops_nothing(tasks_queue, run_all, caplog, heard):
+    enqueue("no.such.task", max_delivery_count=1)
+    run_all()
+
+    assert "task_finished is not sent" in caplog.text
+    assert heard == []
