@@ -40,7 +40,7 @@ def encoded_call(
     takes_context: bool,
     max_bytes: int,
 ) -> bytes:
-    """The body of a message for the call. TypeError, ValueError or MessageTooLarge name an argument.
+    """The call as the body of a message; TypeError, ValueError, MessageTooLarge name the argument.
 
     Strict on purpose: what JSON would turn into something else (tuples, enums, keys that are not
     strings) is refused here, where the caller sees it, and not found out by the task.

@@ -18,6 +18,8 @@ from django_mqlite.worker.preflight import NotReady, served_queues
 
 from . import calls
 
+pytestmark = pytest.mark.django_db
+
 BACKEND = "django_mqlite.task_backend.MqliteBackend"
 
 
@@ -39,7 +41,6 @@ def found(ids=("mqlite.E005", "mqlite.E006", "mqlite.W006")):
 # Queues
 
 
-@pytest.mark.django_db
 def test_migrate_makes_the_queues_that_tasks_name(use):
     use(QUEUES=["mails", "reports"])
 
@@ -48,7 +49,6 @@ def test_migrate_makes_the_queues_that_tasks_name(use):
     assert set(Queue.objects.values_list("name", flat=True)) >= {"mails", "reports"}
 
 
-@pytest.mark.django_db
 def test_without_queues_it_is_the_frameworks_default(use):
     use()
 
@@ -58,7 +58,6 @@ def test_without_queues_it_is_the_frameworks_default(use):
     assert calls.note.enqueue().status == "READY"
 
 
-@pytest.mark.django_db
 def test_a_queue_that_is_declared_as_well_is_as_it_is_declared(use, settings):
     use(QUEUES=["mails"])
     settings.MQLITE = {"QUEUES": {"mails": {"lock_duration": 99}}}
@@ -68,7 +67,6 @@ def test_a_queue_that_is_declared_as_well_is_as_it_is_declared(use, settings):
     assert Queue.objects.get().lock_duration == timedelta(seconds=99)
 
 
-@pytest.mark.django_db
 def test_a_queue_that_is_there_is_left_as_it_is(use, make_queue):
     make_queue("mails", lock_duration=99)
     use(QUEUES=["mails"])
@@ -78,7 +76,6 @@ def test_a_queue_that_is_there_is_left_as_it_is(use, make_queue):
     assert Queue.objects.get().lock_duration == timedelta(seconds=99)
 
 
-@pytest.mark.django_db
 def test_a_worker_serves_the_queues_of_tasks_by_default(use, make_queue):
     for name in ("jobs", "mails", "others"):
         make_queue(name)
@@ -111,7 +108,6 @@ def test_with_empty_queues_each_declared_one_is_a_tasks_queue(use, settings):
     assert queues_of_kinds() == {"mails", "reports"}
 
 
-@pytest.mark.django_db
 def test_two_entries_share_a_queue_and_each_has_its_own_options(use, make_queue, run_all):
     make_queue("default")
     use(

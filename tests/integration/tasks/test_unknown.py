@@ -65,7 +65,7 @@ def test_once_the_code_is_there_the_task_runs(tasks_queue, run_once, run_all, mo
 def test_the_result_of_an_unknown_task_says_which_it_is(tasks_queue):
     enqueue("no.such.task")
 
-    with pytest.raises(UnknownTask, match="'no.such.task'"):
+    with pytest.raises(UnknownTask, match=r"'no\.such\.task'"):
         calls.note.get_result("7")
 
 
