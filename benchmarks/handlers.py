@@ -7,11 +7,17 @@ from django.conf import settings
 
 from django_mqlite import handler
 from django_mqlite.models import Message, Queue
+from django_mqlite.task_backend.compat import task
 
 
 @handler("noop")
 def do_nothing(message: Message) -> None:
     """For the rates."""
+
+
+@task()
+def nothing() -> None:
+    """The same as a task."""
 
 
 @handler("stamp")

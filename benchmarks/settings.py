@@ -21,6 +21,7 @@ DATABASES = {
     }
 }
 INSTALLED_APPS = ["django_mqlite", "benchmarks"]
+TASKS = {"default": {"BACKEND": "django_mqlite.task_backend.MqliteBackend"}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 SECRET_KEY = "not a secret"
 SILENCED_SYSTEM_CHECKS = ["mqlite.W001"]

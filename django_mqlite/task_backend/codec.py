@@ -59,12 +59,12 @@ def encoded_call(
     # What is left to find out are numbers of 5,000 digits and lone surrogates.
     body = encode_json({"args": list(args), "kwargs": dict(kwargs)}, "the call").encode()
     if len(body) > max_bytes:
-        error = MessageTooLarge(len(body), max_bytes)
+        refused = MessageTooLarge(len(body), max_bytes)
         sizes = {name: len(encode_json(value, name)) for name, value in named.items()}
         if sizes:
             largest = max(sizes, key=lambda name: sizes[name])
-            error.add_note(f"The largest of the arguments is {largest}.")
-        raise error
+            refused.add_note(f"The largest of the arguments is {largest}.")
+        raise refused
     return body
 
 

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("django_mqlite.tasks")
 
 
-def tell_finished(message: "Message") -> None:
+def tell_finished(message: "Message", exception: BaseException | None = None) -> None:
     """Send task_finished with the result that has just been committed.
 
+    It is sent while the exception that the task has failed of is handled, as the framework's own
+    backends do it: its log, and whoever listens to that, finds the traceback there.
     A task that this code does not know has no TaskResult; the log has a line about its message.
     """
     try:
@@ -27,15 +29,27 @@ def tell_finished(message: "Message") -> None:
     except (UnknownTask, NotATask) as error:
         logger.warning("task_finished is not sent for message #%s: %s", message.pk, error)
         return
+    try:
+        if exception is not None:
+            raise exception
+    except BaseException:  # noqa: BLE001 - the one that has been handed over, and no other
+        _send(result)
+    else:
+        _send(result)
+
+
+def _send(result: Any) -> None:
     signals.task_finished.send_robust(type(result.task.get_backend()), task_result=result)
 
 
-def tell_failed(*, message_id: int, using: str, **facts: Any) -> None:
+def tell_failed(
+    *, message_id: int, using: str, exception: BaseException | None, **facts: Any
+) -> None:
     """A message is a dead letter, whoever made it one: a worker, a reaper, a reject by hand."""
     model: type[Message] = apps.get_model("django_mqlite", "Message")
     dead = model.objects.using(using).filter(pk=message_id, content_type=TASK).first()
     if dead is not None:
-        tell_finished(dead)
+        tell_finished(dead, exception)
 
 
 def connect() -> None:

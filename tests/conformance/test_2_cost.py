@@ -7,8 +7,16 @@ import pytest
 from django.db import connection
 
 from django_mqlite import enqueue
-from django_mqlite.maintenance import activate_due, expire, next_event_in, release_expired
+from django_mqlite.maintenance import (
+    activate_due,
+    expire,
+    next_event_in,
+    prune_completed,
+    release_expired,
+)
 from django_mqlite.models import Message
+from django_mqlite.task_facts import TASK
+from django_mqlite.types import Completion
 from tests.support.verbs import claim_one, enqueue_and_claim
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rule("2.5")]
@@ -179,6 +187,47 @@ def test_no_verb_costs_more_among_twenty_times_as_many_messages_of_every_other_s
     }
     assert dearer == {}
     assert min(among_few.values()) > 10  # the steps were counted
+
+
+FINISHED_TASKS = """
+    INSERT INTO mqlite_messages (queue, state, visible_at, enqueued_at, message_id, subject,
+                                 content_type, body, result, finished_at, kept_until)
+    WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %(count)s)
+    SELECT 'jobs', 'completed', %(now)s, %(now)s, 'task ' || n, 'shop.tasks.welcome', %(task)s,
+           CAST('{"args": [], "kwargs": {}}' AS BLOB), 'null', %(now)s, %(later)s
+      FROM n
+"""
+
+
+def task_costs():
+    """What it takes to claim ten of ten messages, to complete one with a result, and to sweep."""
+    for _ in range(10):
+        enqueue("jobs", None)
+    found = {"look": steps_of(Message.objects.claimable)}
+    messages = []
+    found["claim"] = steps_of(lambda: messages.extend(Message.objects.claim("jobs", limit=10)))
+    done = Completion(result="null", retain_ms=YEAR_MS)
+    found["complete"] = steps_of(lambda: Message.objects.settle(messages[0], done))
+    found["sweep"] = steps_of(lambda: prune_completed("default", limit=100))
+    found["wait"] = steps_of(lambda: next_event_in("default"))
+    Message.objects.complete_many(messages[1:])
+    return found
+
+
+def test_a_quarter_of_a_million_finished_tasks_beside_ten_ready_ones_cost_nothing(clock, queue):
+    alone = task_costs()
+    now = clock.now_ms()
+    with connection.cursor() as cursor:
+        values = {"count": 250_000, "now": now, "later": now + YEAR_MS, "task": TASK}
+        cursor.execute(FINISHED_TASKS, values)
+
+    beside = task_costs()
+
+    dearer = {
+        name: (alone[name], beside[name]) for name in alone if beside[name] > 1.1 * alone[name]
+    }
+    assert dearer == {}
+    assert Message.objects.filter(state="completed").count() == 250_002
 
 
 def test_the_steps_tell_a_walk_from_a_seek(clock, queue):

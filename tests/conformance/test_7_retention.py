@@ -5,7 +5,9 @@ from datetime import timedelta
 import pytest
 
 from django_mqlite import enqueue, enqueue_many, maintenance
+from django_mqlite.deliveries import Settlement
 from django_mqlite.models import DeadLetter, Message
+from django_mqlite.types import Completion
 from tests.support.verbs import claim_ids, dead_letter, enqueue_and_claim, row_of, state_of
 
 pytestmark = pytest.mark.django_db
@@ -211,3 +213,67 @@ def test_pruning_the_completed_is_bounded(clock, make_queue):
     batches = [maintenance.prune_completed("default", limit=2) for _ in range(4)]
 
     assert batches == [2, 2, 1, 0]
+
+
+@pytest.mark.rule("3.1")
+def test_a_queues_new_retention_is_for_what_is_completed_from_then_on(clock, make_queue):
+    queue = make_queue("jobs", retain_completed=60)
+    before = enqueue_and_claim("jobs")
+    before.complete()
+    type(queue).objects.configure("jobs", retain_completed=3_600)
+    after = enqueue_and_claim("jobs")
+    after.complete()
+    clock.advance(60)
+
+    assert maintenance.prune_completed("default", limit=100) == 1
+
+    assert (state_of(before), state_of(after)) == ("gone", "completed")
+
+
+@pytest.mark.rule("3.1")
+@pytest.mark.parametrize(
+    ("retain", "of_the_queue", "kept_for"),
+    [(None, 60, 60), (None, 0, None), (5_000, 60, 5), (5_000, 0, 5), (0, 60, None)],
+)
+def test_a_completion_may_say_itself_how_long_its_message_is_kept(
+    clock, make_queue, retain, of_the_queue, kept_for
+):
+    make_queue("jobs", retain_completed=of_the_queue)
+    message = enqueue_and_claim("jobs")
+
+    assert Message.objects.settle(message, Completion(result='{"a": 1}', retain_ms=retain))
+
+    if kept_for is None:
+        assert state_of(message) == "gone"
+        return
+    row = row_of(message)
+    assert (row["state"], row["result"]) == ("completed", {"a": 1})
+    assert row["kept_until"] == clock.now + timedelta(seconds=kept_for)
+    clock.advance(kept_for - 0.001)
+    assert maintenance.prune_completed("default", limit=100) == 0
+    clock.advance(0.001)
+    assert maintenance.prune_completed("default", limit=100) == 1
+
+
+@pytest.mark.rule("3.1")
+def test_completions_of_each_kind_go_together(clock, make_queue):
+    make_queue("jobs", retain_completed=0)
+    enqueue_many("jobs", range(3))
+    outcomes = [
+        Completion(),
+        Completion(result="7", retain_ms=1_000),
+        Completion(result='"x"', retain_ms=9_000),
+    ]
+    messages = Message.objects.claim("jobs", limit=3)
+    settlements = [
+        Settlement(message=message, outcome=outcome)
+        for message, outcome in zip(messages, outcomes, strict=True)
+    ]
+
+    held, _ = Message.objects.exchange(settlements, [], limit=0, worker="w")
+
+    assert held == [True, True, True]
+    assert [(m.pk, m.result) for m in Message.objects.order_by("pk")] == [
+        (messages[1].pk, 7),
+        (messages[2].pk, "x"),
+    ]

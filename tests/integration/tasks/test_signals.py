@@ -135,3 +135,15 @@ def test_the_frameworks_own_log_has_its_lines(tasks_queue, run_all, caplog):
     assert ("INFO", f"Task id={result.id} path={calls.note.module_path} state=RUNNING") in said
     assert ("INFO", f"Task id={result.id} path={calls.note.module_path} state=SUCCESSFUL") in said
     assert ("ERROR", f"Task id={failed.id} path={calls.reject.module_path} state=FAILED") in said
+
+
+def test_the_frameworks_log_of_a_failure_has_the_exception(tasks_queue, run_all, caplog):
+    calls.leave.using(max_attempts=1).enqueue()
+    run_all()
+
+    (kind,) = [
+        record.exc_info[0]
+        for record in caplog.records
+        if record.name in ("django.tasks", "django_tasks") and record.levelname == "ERROR"
+    ]
+    assert kind is SystemExit
