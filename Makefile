@@ -4,7 +4,7 @@ INSTALLED := .venv/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint model crash soak clean
+.PHONY: help demo test serve lint docs links model crash soak clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
@@ -23,6 +23,13 @@ lint: $(INSTALLED) ## Check style, types and layers
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+docs: $(INSTALLED) ## Build the documentation; a warning, a dead internal link are errors
+	$(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees -b html docs build/html
+	@echo "Open build/html/index.html"
+
+links: $(INSTALLED) ## Ask the network whether the links out of the documentation lead somewhere
+	$(BIN)/python -m sphinx -q -d build/doctrees -b linkcheck docs build/links
 
 model: $(INSTALLED) ## Run the model test with many more examples
 	@seed=$${SEED:-$$(date +%s)}; echo "Seed $$seed: make model SEED=$$seed does the same again"; \
@@ -45,5 +52,5 @@ $(INSTALLED): pyproject.toml
 		echo "Name another one: make PYTHON=python3.12"; exit 1; }
 	@echo "Setting up .venv ..."
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
 	@touch $@
