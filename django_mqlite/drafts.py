@@ -16,20 +16,32 @@ LAST_VISIBLE_AT = 221_845_392_000_000
 
 
 class MessageOptions(TypedDict, total=False):
-    """What enqueue() takes besides queue and data; draft() says what each means."""
+    """What enqueue() takes besides queue and data. Lengths of time are timedeltas or seconds."""
 
     delay: Duration | None
+    """Deliver it after so long; not together with `visible_at`."""
     visible_at: datetime | None
+    """Deliver it at this moment, an aware datetime."""
     ttl: Duration | None
+    """How long it may wait, counted from its delivery time; the queue's is the ceiling."""
     priority: int
+    """Higher goes first; not together with `group_id`, nor in a `strict_fifo` queue."""
     max_delivery_count: int | None
+    """Its own bound, by default the queue's."""
     message_id: str | None
+    """Your id for it, also the key of deduplication."""
     correlation_id: str | None
+    """Handed through."""
     reply_to: str | None
+    """Handed through."""
     group_id: str | None
+    """Messages of a group are handled one after the other, in order."""
     subject: str | None
+    """What it is about; filters may ask for it."""
     content_type: str | None
+    """Needed only where the data does not say it."""
     properties: Mapping[str, str] | None
+    """Handed through; filters may ask for them."""
 
 
 class Draft:
@@ -58,12 +70,7 @@ def draft(  # noqa: PLR0913 - the arguments are the message
     content_type: str | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> NewMessage:
-    """The message as the store takes it, or a ValueError or TypeError that names the argument.
-
-    `delay` and `visible_at` (aware) are two ways to schedule; `ttl` counts from then. `priority`:
-    higher goes first; not together with `group_id`. `max_delivery_count` overrides the queue's.
-    `content_type` is needed only where the data does not say it.
-    """
+    """The message as the store takes it, or a ValueError or TypeError that names the argument."""
     body, own_type = content.encode(data)
     if len(body) > max_body_bytes:
         raise MessageTooLarge(len(body), max_body_bytes)

@@ -31,6 +31,7 @@ autodoc_typehints_format = "short"
 python_display_short_literal_types = True
 # Our own names must lead somewhere. Python's and Django's would need the network to be looked up.
 nitpicky = True
+nitpick_ignore = [("py:class", "django_mqlite.handlers.F")]  # "the function that was given"
 nitpick_ignore_regex = [("py:.*", r"(?!django_mqlite).*")]
 
 html_theme = "furo"
