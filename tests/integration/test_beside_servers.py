@@ -3,7 +3,6 @@
 import re
 import shlex
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from example_project.demo.customers import ACCEPTED, Visit, Wish
+from tests.support.ports import answers, free_port
 from tests.support.shop import migrated_shop
 from tests.support.source import ROOT
 from tests.support.waiting import PATIENCE, wait_until
@@ -60,19 +60,6 @@ def started(procfile, shop, tmp_path):
         if manager.poll() is None:
             manager.terminate()  # it takes its processes along
             manager.wait(PATIENCE)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 def states(shop) -> list[str]:

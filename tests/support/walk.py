@@ -1,0 +1,154 @@
+"""Somebody who does what a page says: writes its files, types its commands, opens the admin.
+
+In a `python` block the first line names the file; `, at the end` adds to one that is there. In a
+`console` block each command is typed, and its output has to be the one shown, `…` standing for
+anything. Servers and workers are left running, each in a terminal of its own.
+"""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.browser import Browser
+from tests.support.pages import Block, Call, calls_of
+from tests.support.ports import answers, free_port
+from tests.support.waiting import PATIENCE, wait_until
+
+FILE = re.compile(r"# (?P<path>[\w/]+\.py)(?P<more>, at the end)?\n")
+# The environment is there already, with this package in it.
+PREPARED = ("python -m venv", ". .venv/bin/activate", "python -m pip install django-mqlite")
+# Asked again until the answer is right, because a worker is at it meanwhile.
+LOOKS = ("cat ", "python manage.py mqlite peek")
+
+
+@dataclass(kw_only=True)
+class Walk:
+    """A walk in `directory`, with the programs of the environment `binaries` first."""
+
+    directory: Path
+    binaries: Path
+    marks: Mapping[str, Callable[["Walk"], None]] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def follow(self, block: Block) -> None:
+        match block.language:
+            case "python":
+                self._write(block)
+            case "console":
+                for call in calls_of(block):
+                    self._type(block, call)
+            case "test":
+                self.marks[block.text](self)
+            case _:
+                raise AssertionError(f"{block.place}: who follows a {block.language} block?")
+
+    def end(self) -> list[int]:
+        """Ctrl-C in every terminal; the exit codes."""
+        for process in self.running.values():
+            process.send_signal(signal.SIGINT)
+        return [process.wait(PATIENCE) for process in self.running.values()]
+
+    def kill(self) -> None:
+        for process in self.running.values():
+            process.kill()
+            process.wait()
+
+    def log(self, name: str) -> str:
+        return (self.directory / f"{name}.log").read_text()
+
+    def _write(self, block: Block) -> None:
+        named = FILE.match(block.text)
+        assert named, f"{block.place}: the first line names no file"
+        path = self.directory / named["path"]
+        before = path.read_text() if named["more"] else ""
+        path.write_text(before + block.text)
+
+    def _type(self, block: Block, call: Call) -> None:
+        if call.command.startswith(PREPARED):
+            return
+        command = call.command.replace("8000", str(self.port))
+        for name, ready in (("runserver", self._serves), ("runworker", self._claims)):
+            if f"manage.py {name}" in command:
+                self._leave_running(name, command)
+                wait_until(lambda ready=ready: ready(), f"{name} to start")
+                return
+        if command.startswith(LOOKS):
+            wait_until(lambda: fits(call.shown, self._run(command)[1]), f"{block.place} to show")
+            return
+        code, output = self._run(command)
+        assert code == 0, f"{block.place}: {command}\n{output}"
+        assert not call.shown or fits(call.shown, output), f"{block.place}: {output}"
+
+    def _run(self, command: str) -> tuple[int, str]:
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=self.directory,
+            env=self._environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if "curl" in command else subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    def _leave_running(self, name: str, command: str) -> None:
+        with (self.directory / f"{name}.log").open("wb") as log:
+            self.running[name] = subprocess.Popen(
+                shlex.split(command),
+                cwd=self.directory,
+                env=self._environment(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                executable=str(self.binaries / "python"),
+            )
+
+    def _environment(self) -> dict[str, str]:
+        environment = {**os.environ, "PATH": f"{self.binaries}:{os.environ['PATH']}"}
+        for name in ("DJANGO_SETTINGS_MODULE", "PYTHONPATH", "VIRTUAL_ENV"):
+            environment.pop(name, None)
+        return environment
+
+    def _serves(self) -> bool:
+        return self._alive("runserver") and answers(self.port)
+
+    def _claims(self) -> bool:
+        return self._alive("runworker") and " serves " in self.log("runworker")
+
+    def _alive(self, name: str) -> bool:
+        assert self.running[name].poll() is None, self.log(name)
+        return True
+
+
+def fits(shown: str, output: str) -> bool:
+    """Whether the output is what was shown, `…` standing for anything."""
+    return bool(re.fullmatch(re.escape(shown).replace("…", ".*"), output.strip(), re.DOTALL))
+
+
+def redrive_in_the_admin(walk: Walk) -> None:
+    """Log in, tick every dead letter, choose the action, confirm."""
+    browser = Browser()
+    browser.visit(f"http://127.0.0.1:{walk.port}/admin/django_mqlite/deadletter/")
+    login = browser.form("username", "password")
+    browser.send(login, ("username", "admin"), ("password", "secret"))
+    letters = browser.form("csrfmiddlewaretoken", "_selected_action")
+    ticked = [box for box in letters.boxes if box[0] == "_selected_action"]
+    (choice,) = {
+        (name, value)
+        for name, value, text in letters.options
+        if text == "Redrive: put back to work"
+    }
+    assert ticked
+    browser.send(letters, *ticked, choice, ("index", "0"))
+    browser.send(browser.form("csrfmiddlewaretoken", "action", "_selected_action"))
+
+
+THIS_ENVIRONMENT = Path(sys.executable).parent
+MARKS = {"redrive in the admin": redrive_in_the_admin}
