@@ -1,0 +1,186 @@
+"""What the how-to pages show is run, as far as it stands alone."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection, connections
+
+from django_mqlite import LockLost
+from django_mqlite.handlers import _handlers
+from django_mqlite.models import Message, Subscription
+from tests.support.pages import blocks_of
+from tests.support.source import ROOT
+from tests.support.waiting import PATIENCE
+
+
+def block(page: str, containing: str) -> str:
+    """The one Python block of the page that has this text."""
+    path = ROOT / "docs" / "how-to" / f"{page}.md"
+    (found,) = [
+        each.text
+        for each in blocks_of(path)
+        if each.language == "python" and containing in each.text
+    ]
+    return found
+
+
+@pytest.fixture
+def no_handlers_left(monkeypatch):
+    """What a page registers goes with the test."""
+    monkeypatch.setattr("django_mqlite.handlers._handlers", dict(_handlers))
+
+
+class Order:
+    """Stands for a reader's model: its rows are rows, whatever they are called."""
+
+    @staticmethod
+    def _create(*, customer, article):
+        return Group.objects.create(name=f"{customer} {article}")
+
+    objects = SimpleNamespace(create=_create)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_order_and_its_message_commit_together(make_queue):
+    make_queue("order-events", ordering_mode="group_fifo")
+    names = {"Order": Order}
+    exec(block("transaction", "def place"), names)
+
+    order, message = names["place"](7, "teapot")
+
+    assert Group.objects.get().pk == order.pk
+    assert Message.objects.get().pk == message.pk
+    assert message.group_id == "customer-7"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_completion_that_is_refused_takes_the_writes_along(make_queue, clock):
+    make_queue("stock")
+    Message.objects.enqueue("stock", {"article": 17})
+    booked = []
+
+    def book(data):
+        Group.objects.create(name="booked")
+        booked.append(data)
+        clock.advance(3600)  # until the lease is over
+
+    with pytest.raises(LockLost):
+        exec(block("exactly-once", "book("), {"book": book})
+
+    assert booked == [{"article": 17}]
+    assert not Group.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("no_handlers_left")
+def test_a_topic_reaches_those_whose_filter_lets_it_in(make_queue):
+    pytest.importorskip("cel", reason="NOT TESTED: the extra [filters] is absent")
+    names: dict = {}
+    exec(block("topics", "def subscribe"), names)
+    names["subscribe"]()
+    names["subscribe"]()  # every migrate does it again
+
+    exec(block("topics", "publish("), names)
+    exec(block("topics", '@handler("customs")'), names)
+
+    assert {each.queue for each in names["copies"]} == {"stock", "customs"}
+    assert Subscription.objects.count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_backup_is_whole_while_the_database_is_in_use(make_queue, tmp_path):
+    make_queue("jobs")
+    names: dict = {}
+    exec(block("backup", "class Command"), names)
+    Message.objects.enqueue("jobs", 1)
+    with closing(sqlite3.connect(connection.settings_dict["NAME"])) as other:
+        other.execute("BEGIN IMMEDIATE")  # a writer is at work
+
+        names["Command"]().handle(target=str(tmp_path / "copy.sqlite3"))
+
+    with closing(sqlite3.connect(tmp_path / "copy.sqlite3")) as copy:
+        assert copy.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert copy.execute("SELECT count(*) FROM mqlite_messages").fetchall() == [(1,)]
+
+
+SETTINGS = """
+from pathlib import Path
+BASE_DIR = Path({directory!r})
+INSTALLED_APPS = ["django_mqlite"]
+DATABASES = {{
+    "default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": BASE_DIR / "db.sqlite3"}}
+}}
+SECRET_KEY = "x"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+"""
+
+
+def manage(directory: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "django", *arguments, "--settings", "reader_settings"],
+        cwd=directory,
+        env={"PYTHONPATH": f"{directory}:{ROOT}", "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    return done.stdout + done.stderr
+
+
+def write_settings(directory: Path, block: str) -> None:
+    text = SETTINGS.format(directory=str(directory)) + block
+    (directory / "reader_settings.py").write_text(text)
+
+
+def test_the_queue_lives_in_a_second_database(tmp_path):
+    write_settings(tmp_path, block("second-database", "MqliteRouter"))
+
+    manage(tmp_path, "migrate", "--verbosity=0")
+    manage(tmp_path, "migrate", "--verbosity=0", "--database", "queue")
+
+    with closing(sqlite3.connect(tmp_path / "queue.sqlite3")) as queue:
+        names = queue.execute("SELECT name FROM mqlite_queues").fetchall()
+    with closing(sqlite3.connect(tmp_path / "db.sqlite3")) as default:
+        (found,) = default.execute(
+            "SELECT count(*) FROM sqlite_master WHERE name LIKE 'mqlite%'"
+        ).fetchone()
+    assert names == [("confirmations",)]
+    assert found == 0
+
+
+@pytest.mark.parametrize(
+    ("page", "containing", "check"),
+    [
+        ("durability", "synchronous", "mqlite.W002"),
+        ("database-is-locked", "sqlite_options()", "mqlite.W002"),
+        ("upgrade-sqlite", "SILENCED", "mqlite.W001"),
+    ],
+)
+def test_settings_of_a_page_are_good_for_what_it_says(tmp_path, page, containing, check):
+    write_settings(tmp_path, block(page, containing))
+
+    assert check not in manage(tmp_path, "check", "--database", "default")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_takes_long_is_told(caplog):
+    names: dict = {}
+    exec(block("database-is-locked", "def timed_atomic"), names)
+    seconds = iter([10.0, 10.5, 20.0, 20.01])
+    names["time"] = SimpleNamespace(monotonic=lambda: next(seconds))
+
+    with names["timed_atomic"]():
+        pass
+    with names["timed_atomic"]():
+        pass
+
+    (record,) = [each for each in caplog.records if each.name == "shop"]
+    assert "took 0.50 s" in record.getMessage()
+    assert connections["default"].get_autocommit()
