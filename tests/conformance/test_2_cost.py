@@ -233,7 +233,7 @@ def test_a_quarter_of_a_million_finished_tasks_beside_ten_ready_ones_cost_nothin
 def test_the_steps_tell_a_walk_from_a_seek(clock, queue):
     def walk():
         with connection.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM mqlite_messages WHERE subject = 'x'")
+            cursor.execute("SELECT count(*) FROM mqlite_messages WHERE reply_to = 'x'")
 
     fill(clock, 100)
     among_few = steps_of(walk)

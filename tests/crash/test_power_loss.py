@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
+from django.db.backends.sqlite3.base import SQLiteCursorWrapper
 
 from django_mqlite import enqueue
 from django_mqlite.models import DeadLetter, Message
@@ -60,7 +61,7 @@ def day(clock, queue, tmp_path):
 
     def note(execute, sql, parameters, many, context):
         named = list(parameters) if isinstance(parameters, dict) else None
-        query = context["cursor"].cursor.convert_query(sql, param_names=named)
+        query = SQLiteCursorWrapper.convert_query(None, sql, param_names=named)
         statements.append((query if parameters else sql, parameters or ()))
         return execute(sql, parameters, many, context)
 
