@@ -84,12 +84,17 @@ def vacuum_incrementally(using: str, progress: Callable[[int], object]) -> int:
     freed = 0
     while True:
         with one_of_many(using):
-            store.vacuum_some(connections[using])
+            _vacuum_some(connections[using])
         now_freed = before.size - storage(using).size
         progress(now_freed)
         if now_freed <= freed or storage(using).free == 0:
             return max(now_freed, freed)
         freed = now_freed
+
+
+def _vacuum_some(connection: Any) -> None:
+    with connection.wrap_database_errors:
+        store.vacuum_some(connection.connection)
 
 
 def vacuum_fully(using: str) -> int:

@@ -71,13 +71,13 @@ def unused_bytes(connection: Connection) -> int | None:
     return row[0] if row else None
 
 
-# PRAGMA takes no parameters, so the number of pages is a part of the text.
-VACUUM_SOME = Statement("vacuum_some", "PRAGMA incremental_vacuum(1000)")
+def vacuum_some(driver: Any) -> None:
+    """Give at most a thousand free pages back; a write transaction like any other.
 
-
-def vacuum_some(connection: Connection) -> None:
-    """Give at most a thousand free pages back; a write transaction like any other."""
-    fetch_all(connection, VACUUM_SOME)
+    A script, and asked of the driver's connection: a cursor takes the statement for one that
+    returns no rows, and stops after the first page.
+    """
+    driver.executescript("PRAGMA incremental_vacuum(1000)")
 
 
 VACUUM_ALL = Statement("vacuum_all", "VACUUM")

@@ -13,6 +13,8 @@ GIVE_UP_AFTER = 60.0
 """Seconds of nothing but failure after which the process ends, so that its manager restarts it."""
 
 ADVICE = {
+    "malformed": "the file is damaged; stop everything that uses it and restore the last backup",
+    "not a database": "another program's file, or a damaged one; look at NAME in DATABASES",
     "locked": "another writer holds the lock longer than the timeout; look for long transactions",
     "full": "the disk is full; free space",
     "readonly": "the file or its directory cannot be written by this user",
