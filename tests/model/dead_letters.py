@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from django_mqlite.leases import fingerprint
 from django_mqlite.models import DeadLetter, Message
 from tests.model.settling import Settling
 from tests.model.strategies import (
@@ -21,13 +22,31 @@ from tests.model.world import seconds
 
 
 class DeadLetters(Settling):
-    """Cancel, redrive and purge."""
+    """Cancel, run now, release, redrive and purge."""
 
     @rule(queue=queues, place=places)
     def cancel(self, queue: str, place: int) -> None:
         self.provide(queue, "scheduled")
         (id,) = self.world.ids([place], "scheduled")
         self.both(lambda: Message.objects.cancel(id), lambda: self.model.cancel(id))
+
+    @rule(queue=queues, place=places)
+    def run_now(self, queue: str, place: int) -> None:
+        self.provide(queue, "scheduled")
+        (id,) = self.world.ids([place], "scheduled")
+        self.both(lambda: Message.objects.run_now(id), lambda: self.model.run_now(id))
+
+    @rule(queue=queues, place=places)
+    def release(self, queue: str, place: int) -> None:
+        """Somebody has seen a lease, which may be over, or be another by now."""
+        self.provide(queue, "locked")
+        if self.world.held:
+            message = self.world.pick(place)
+            token = message.claimed_token or ""
+            self.both(
+                lambda: Message.objects.release(message.pk, seen=fingerprint(token)),
+                lambda: self.model.release(message.pk, token),
+            )
 
     @rule(queue=queues, at=some_places, into=st.sampled_from([None, None, *MODES, "nowhere"]))
     def redrive(self, queue: str, at: Sequence[int], into: str | None) -> None:

@@ -219,6 +219,21 @@ class Reference(Book):
         self.delete(record, "cancelled")
         return True
 
+    def run_now(self, id: int) -> bool:
+        record = self.messages.get(id)
+        if record is None or record.state != "scheduled":
+            return False
+        self.wait(record, 0)
+        return True
+
+    def release(self, id: int, token: str | None) -> bool:
+        """Whatever is left of the lease, if it is the one that was seen."""
+        record = self.messages.get(id)
+        if record is None or record.state != "locked" or record.token != token:
+            return False
+        self.give_back(record, 0)
+        return True
+
     def dead(self, queue: str) -> list[Record]:
         """The longest dead first."""
         found = [m for m in self.of(queue) if m.state == "dead_lettered"]
