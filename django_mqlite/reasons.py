@@ -312,8 +312,8 @@ def reason_for_gone(id: int, gone: Gone) -> Explanation:
     if gone.settlement is not None and gone.settlement.verb == "complete":
         return _completed_and_gone(facts, gone.settlement, gone)
     text = _(
-        "is gone: completed, cancelled, discarded, purged or taken for good more than %(life)s "
-        "ago or without a receipt; it was enqueued %(enqueued)s"
+        "is gone: cancelled, purged, discarded, taken for good, or completed more than %(life)s "
+        "ago; it was enqueued %(enqueued)s"
     )
     said = {"life": length(RECEIPT_LIFE_MS), "enqueued": _between(gone)}
     facts |= {"enqueued_after": _iso(gone.after), "enqueued_before": _iso(gone.before)}

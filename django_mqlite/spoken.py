@@ -9,21 +9,18 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 def length(ms: int) -> str:
-    """14 s, 3 min 20 s, 5 h 10 min, 12 d 3 h: two units at most, and never less than it says."""
+    """14 s, 3 min 20 s, 5 h, 12 d 3 h: two units at most, and never more than it is."""
     ms = abs(ms)
     if ms < MINUTE:
-        return _("%(seconds)s s") % {"seconds": f"{ms / SECOND:.3g}"}
-    if ms < HOUR:
-        return _("%(minutes)d min %(seconds)d s") % {
-            "minutes": ms // MINUTE,
-            "seconds": ms % MINUTE // SECOND,
-        }
-    if ms < DAY:
-        return _("%(hours)d h %(minutes)d min") % {
-            "hours": ms // HOUR,
-            "minutes": ms % HOUR // MINUTE,
-        }
-    return _("%(days)d d %(hours)d h") % {"days": ms // DAY, "hours": ms % DAY // HOUR}
+        return _("%(count)s s") % {"count": f"{ms / SECOND:.3g}"}
+    parts = (
+        (ms // DAY, _("%(count)s d")),
+        (ms % DAY // HOUR, _("%(count)s h")),
+        (ms % HOUR // MINUTE, _("%(count)s min")),
+        (ms % MINUTE // SECOND, _("%(count)s s")),
+    )
+    first = next(place for place, (count, _unit) in enumerate(parts) if count)
+    return " ".join(unit % {"count": count} for count, unit in parts[first : first + 2] if count)
 
 
 def time_of(ms: int, *, now: int) -> str:

@@ -1,0 +1,45 @@
+"""Times and lengths of time as people say them."""
+
+import pytest
+
+from django_mqlite.spoken import length, time_of
+from tests.support.fake_clock import START_MS
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [
+        (0, "0 s"),
+        (1, "0.001 s"),
+        (1_500, "1.5 s"),
+        (-14 * SECOND, "14 s"),
+        (59_999, "60 s"),
+        (MINUTE, "1 min"),
+        (3 * MINUTE + 20_999, "3 min 20 s"),
+        (5 * HOUR, "5 h"),
+        (5 * HOUR + 10 * MINUTE + 59 * SECOND, "5 h 10 min"),
+        (5 * HOUR + 59 * SECOND, "5 h"),
+        (12 * DAY + 3 * HOUR, "12 d 3 h"),
+        (400 * DAY + 1, "400 d"),
+    ],
+)
+def test_a_length_has_two_units_at_most(ms, said):
+    assert length(ms) == said
+
+
+@pytest.mark.parametrize(
+    ("ms", "zone", "said"),
+    [
+        (14 * SECOND, "UTC", "00:00:14 (in 14 s)"),
+        (0, "UTC", "00:00:00 (0 s ago)"),
+        (-SECOND, "UTC", "2025-12-31 23:59:59 (1 s ago)"),
+        (-SECOND, "Europe/Berlin", "00:59:59 (1 s ago)"),
+        (DAY, "UTC", "2026-01-02 00:00:00 (in 1 d)"),
+    ],
+)
+def test_a_time_has_its_date_where_that_is_not_todays(settings, ms, zone, said):
+    settings.TIME_ZONE = zone
+
+    assert time_of(START_MS + ms, now=START_MS) == said
