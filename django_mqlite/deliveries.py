@@ -75,12 +75,13 @@ def settle(connection: Any, settlements: Sequence[Settlement], *, now: int) -> l
     is True and tells nothing.
     """
     tell: list[Callable[[], object]] = []
-    completed = _complete(connection, settlements, now=now, tell=tell)
+    leases = [s.message.lease if isinstance(s.outcome, Completion) else None for s in settlements]
+    completed = _complete(connection, settlements, leases, now=now, tell=tell)
     held = [
-        s.message.lease in completed
+        lease in completed
         if isinstance(s.outcome, Completion)
         else _give_back(connection, s, now=now, tell=tell)
-        for s in settlements
+        for s, lease in zip(settlements, leases, strict=True)
     ]
     if any(s.message.line is not None for s in settlements):
         tell.append(partial(ring, connection.alias))  # the next in the line may go
@@ -97,14 +98,15 @@ def _tell(events: Iterable[Callable[[], object]]) -> None:
 def _complete(
     connection: Any,
     settlements: Sequence[Settlement],
+    leases: Sequence[Lease | None],
     *,
     now: int,
     tell: list[Callable[[], object]],
 ) -> frozenset[Lease]:
     wanted = {
         lease: (s.message, s.outcome)
-        for s in settlements
-        if isinstance(s.outcome, Completion) and (lease := s.message.lease)
+        for s, lease in zip(settlements, leases, strict=True)
+        if isinstance(s.outcome, Completion) and lease is not None
     }
     if not wanted:
         return frozenset()

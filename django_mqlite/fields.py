@@ -1,6 +1,7 @@
 """The model field behind every time column."""
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -9,6 +10,7 @@ from django.db import models
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@lru_cache(maxsize=1024)  # the messages of a batch have most of their times in common
 def moment(epoch_ms: int) -> datetime | None:
     """The aware UTC datetime of an epoch millisecond; None for 0, which means "never"."""
     return EPOCH + timedelta(milliseconds=epoch_ms) if epoch_ms else None

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
@@ -26,11 +26,11 @@ class Handler:
     function: HandlerFunction
     atomic: bool = False
     max_runtime_ms: int | None = None
+    is_async: bool = field(init=False)
+    """Whether it runs in the process's event loop instead of a thread; asked for each message."""
 
-    @property
-    def is_async(self) -> bool:
-        """Whether it runs in the process's event loop instead of a thread."""
-        return inspect.iscoroutinefunction(self.function)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.function))
 
     @property
     def path(self) -> str:

@@ -73,9 +73,9 @@ LONGEST_GAP = 0.05
 def one_of_many(using: str) -> Iterator[None]:
     """A batch in a row of batches: afterwards rest as long as it took, so that others get in.
 
-    On Django's engine waiting writers sleep between their tries, up to 0.1 s, and find the lock free
-    only by luck: between batches that follow at once hardly ever. Inside the caller's transaction a
-    rest would help nobody.
+    On Django's engine waiting writers sleep between their tries, up to 0.1 s, and find the lock
+    free only by luck: between batches that follow at once hardly ever. Inside the caller's
+    transaction a rest would help nobody.
     """
     started = time.monotonic()
     yield

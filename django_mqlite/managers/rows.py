@@ -1,10 +1,12 @@
 """Where rows become model instances."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from django.db import models
+from django.db.models.base import ModelState
+from django.db.models.signals import post_init, pre_init
 
 from ..fields import moment
 from ..store.rows import MessageRow
@@ -25,7 +27,22 @@ _ENQUEUED = tuple(name for name in MessageRow._fields if name != "blocked")
 
 def from_rows(model: type[M], using: str, rows: Iterable[MessageRow]) -> list[M]:
     """The rows as instances of `model`, without another query."""
-    return [model.from_db(using, MessageRow._fields, python_values(row)) for row in rows]
+    return [_instance(model, using, MessageRow._fields, python_values(row)) for row in rows]
+
+
+def _instance(model: type[M], using: str, names: Sequence[str], values: Sequence[Any]) -> M:
+    """What model.from_db() makes, in a third of the time while nobody listens to its signals.
+
+    Building the instances is the larger part of what a batch costs in Python.
+    """
+    if pre_init.has_listeners(model) or post_init.has_listeners(model):
+        return model.from_db(using, names, values)
+    made = model.__new__(model)
+    made._state = state = ModelState()
+    state.adding = False
+    state.db = using
+    made.__dict__.update(zip(names, values, strict=True))
+    return made
 
 
 def from_claimed_rows(model: type[M], using: str, rows: Iterable[MessageRow]) -> list[M]:
@@ -44,7 +61,7 @@ def from_new_row(model: type[M], using: str, row: MessageRow) -> M:
     """The instance of a row that has just been inserted."""
     values = python_values(row)
     del values[_BLOCKED]
-    return model.from_db(using, _ENQUEUED, values)
+    return _instance(model, using, _ENQUEUED, values)
 
 
 def duplicate_of(model: type[M], using: str, original: int, new: NewMessage) -> M:

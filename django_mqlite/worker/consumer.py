@@ -28,6 +28,9 @@ logger = logging.getLogger("django_mqlite.worker")
 REAP_SOON = 0.05
 """Seconds within which a new schedule is looked for after a commit; not after each one."""
 
+LATEST = 0.05
+"""Seconds that messages which wait for a free thread may go before what is due elsewhere."""
+
 
 class Consumer:
     """Claims only for free threads, so that nothing waits under a lease it does not use."""
@@ -117,12 +120,10 @@ class Consumer:
         self._collect()
         try:
             self._notice_commits()
-            self._reap()
-            # Nothing is written right after handlers have started: one that holds the interpreter
-            # would hold up the transaction, and with it every other writer.
-            if self._entry is not None:
-                self._entry.refresh(in_flight=len(self._pool.running))
             queues = self._promising() if claim else []
+            if not queues or self._reap_is_late:
+                self._keep_house()
+                queues = queues or (self._promising() if claim else [])
             if self._unsettled or queues:
                 self._exchange(queues)
         except QueueNotFound:
@@ -143,6 +144,21 @@ class Consumer:
             self._version = version
             self._look = True
             self._reap_soon()
+
+    def _keep_house(self) -> None:
+        """Reap what is due, and say that we live.
+
+        Nothing is written right after handlers have started: one that holds the interpreter would
+        hold up the transaction, and with it every other writer.
+        """
+        self._reap()
+        if self._entry is not None:
+            self._entry.refresh(in_flight=len(self._pool.running))
+
+    @property
+    def _reap_is_late(self) -> bool:
+        """Whether messages that are there to be claimed have been preferred long enough."""
+        return time.monotonic() >= self._reap_at + LATEST
 
     def _reap_soon(self) -> None:
         self._reap_at = min(self._reap_at, time.monotonic() + REAP_SOON)

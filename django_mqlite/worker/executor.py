@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, cast
 
 from asgiref.sync import async_to_sync, sync_to_async
-from django.db import Error, connections, reset_queries, transaction
+from django.db import Error, connections, transaction
 
 from ..handlers import Handler, handler_of
 from ..logs import current_message
@@ -49,7 +49,6 @@ class Executor:
         """Run the message's handler; whatever it raises is an answer, not an error."""
         handler = handler_of(message, self.handlers)
         current_message.set((message.queue, message.pk))
-        reset_queries()
         try:
             returned = run_handler(handler, message, self.using)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the delivery, not us
@@ -71,7 +70,7 @@ class Executor:
             return Finished(message=message, error=error)
         finally:
             # Django runs the ORM of async code in one thread; its connections are there.
-            await sync_to_async(_tidy_after_coroutine)()
+            await sync_to_async(tidy_connections)()
         return finished(message, returned)
 
 
@@ -108,16 +107,13 @@ def _run_atomic(handler: Handler, message: Message, using: str) -> object:
 def call(handler: Handler, message: Message) -> object:
     """Call the function; what it returns is awaited if it can be, to its end."""
     result = handler.function(message)
-    return async_to_sync(_wait_for)(result) if inspect.isawaitable(result) else result
+    if result is not None and inspect.isawaitable(result):
+        return async_to_sync(_wait_for)(result)
+    return result
 
 
 async def _wait_for(result: Awaitable[object]) -> object:
     return await result
-
-
-def _tidy_after_coroutine() -> None:
-    reset_queries()  # with DEBUG Django remembers them
-    tidy_connections()
 
 
 def believe_the_file(message: Message) -> None:
@@ -149,6 +145,7 @@ def tidy_connections() -> None:
 
 
 def _tidy(connection: Any) -> None:
+    connection.queries_log.clear()  # with DEBUG Django remembers them
     if connection.in_atomic_block:
         connection.close()
         del connections[connection.alias]  # closed inside a block it would never open again

@@ -23,6 +23,9 @@ LONGEST_REST = 0.1
 
 SHORTEST_REST = 0.01
 
+IDLE_REST = 1.0
+"""Seconds; a message that is started ends it."""
+
 
 class LeaseKeeper:
     """Renews from a thread and a connection of its own: a busy consumer cannot starve it."""
@@ -57,17 +60,24 @@ class LeaseKeeper:
     def stop(self) -> None:
         """End after the last handler: while they drain they keep their leases."""
         self._ended.request()
+        self._pool.busy.set()
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
         try:
             while not self._ended.wait(self.poll()):
                 reset_queries()  # with DEBUG Django remembers them
+                self._rest_while_idle()
         except Exception:
             logger.exception("no lease is renewed any more, so the worker ends")
             self._on_failed()
         finally:
             connections.close_all()
+
+    def _rest_while_idle(self) -> None:
+        self._pool.busy.clear()  # before looking, so that nothing that starts later is missed
+        if not (self._pool.running or self._ended.requested):
+            self._pool.busy.wait(IDLE_REST)
 
     def poll(self) -> float:
         """Renew what has used up a third of its lease, all in one statement; how long to rest."""

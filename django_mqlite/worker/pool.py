@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 
 from django.db import connections
 
@@ -34,6 +34,8 @@ class Pool:
         self._loop = loop
         self._waiting: SimpleQueue[Message | None] = SimpleQueue()
         self._finished: deque[Finished] = deque()
+        self.busy = Event()
+        """Set when a message is started; for whoever has nothing to do before."""
         # By identity: a delivery whose lease was lost may still run when its message comes again.
         self._running: dict[int, Message] = {}
         self._threads = [
@@ -56,6 +58,8 @@ class Pool:
     def start(self, message: Message) -> None:
         """Run the message's handler in a free thread, or as a task of the event loop."""
         self._running[id(message)] = message
+        if not self.busy.is_set():
+            self.busy.set()
         if self._loop is not None and self._is_async(message):
             self._loop.start(message, self._finish)
         else:

@@ -33,6 +33,7 @@ class Wakeup:
         self._writer.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._reader, selectors.EVENT_READ)
+        self._notified = False
         self._doorbell = _listen(doorbell_path(using))
         if self._doorbell is not None:
             self._selector.register(self._doorbell, selectors.EVENT_READ)
@@ -43,8 +44,11 @@ class Wakeup:
         return FAST_POLL if self._doorbell is None else SLOW_POLL
 
     def notify(self) -> None:
-        """End the rest now; from any thread."""
-        with contextlib.suppress(OSError):  # full, which wakes as well, or closed: nobody waits
+        """End the rest now; from any thread. What is to be seen then has to be there already."""
+        if self._notified:
+            return  # of several handlers that end together one wakes
+        self._notified = True
+        with contextlib.suppress(OSError):  # closed: nobody waits
             self._writer.send(b"!")
 
     def wait(self, seconds: float) -> None:
@@ -55,6 +59,7 @@ class Wakeup:
             else:
                 with contextlib.suppress(BlockingIOError):
                     self._reader.recv(4096)
+        self._notified = False  # before anything is looked at, so that nothing later is missed
 
     def close(self) -> None:
         """Give the descriptors back."""

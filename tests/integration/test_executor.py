@@ -304,6 +304,7 @@ def test_a_connection_to_another_database_follows_djangos_rule(message, monkeypa
     closed = []
     other = SimpleNamespace(
         vendor="postgresql",
+        queries_log=[],
         in_atomic_block=False,
         close_if_unusable_or_obsolete=lambda: closed.append(True),
     )
@@ -327,6 +328,7 @@ def test_a_connection_that_cannot_even_be_closed_does_not_take_the_thread_with_i
     broken = SimpleNamespace(
         alias="other",
         vendor="postgresql",
+        queries_log=[],
         in_atomic_block=False,
         close_if_unusable_or_obsolete=fail,
     )
@@ -341,9 +343,10 @@ def test_a_connection_that_cannot_even_be_closed_does_not_take_the_thread_with_i
 
 
 def test_the_query_log_of_one_message_does_not_reach_the_next(message):
-    connection.queries_log.append({"sql": "SELECT 1", "time": "0"})
+    query = {"sql": "SELECT 1", "time": "0"}
     seen = []
 
+    run(lambda message: connection.queries_log.append(query), message)
     run(lambda message: seen.append(len(connection.queries_log)), message)
 
     assert seen == [0]
