@@ -17,8 +17,7 @@ MQLITE["QUEUES"] |= {
 if "MQLITE_TEST_MAX_PAGES" in os.environ:
     pages = int(os.environ["MQLITE_TEST_MAX_PAGES"])
     options = DATABASES["default"]["OPTIONS"]
-    commands = [options.get("init_command", ""), f"PRAGMA max_page_count={pages}"]
-    options["init_command"] = "; ".join(filter(None, commands))
+    options["init_command"] = f"{options.get('init_command', '')}; PRAGMA max_page_count={pages}"
 
 LOGGING["filters"] = {"mqlite": {"()": MessageFilter}}
 LOGGING["formatters"]["message"] = {"format": "shop %(queue)s#%(message_id)s %(message)s"}
