@@ -1,4 +1,4 @@
-"""`python -m benchmarks list` and `python -m benchmarks run NAME…`"""
+"""`python -m benchmarks list` and `python -m benchmarks run NAME… [--compare]`; `run all`."""
 
 import argparse
 import ast
@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import pkgutil
+import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,13 @@ from rich.table import Table
 
 import benchmarks
 
-NOT_SCENARIOS = {"__main__", "handlers", "measure", "processes", "settings", "soak"}
+NOT_SCENARIOS = {
+    *("__main__", "floor", "handlers", "measure", "peers", "processes", "settings", "soak"),
+    "writer",
+}
+
+
+DOCS = Path(benchmarks.__file__).parent.parent / "docs" / "benchmarks.md"
 
 
 def scenarios() -> list[str]:
@@ -49,18 +56,52 @@ def show(name: str, rows: list[dict[str, object]]) -> None:
     Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
-def run(names: list[str], output: Path | None) -> None:
+def markdown(rows: list[dict[str, object]]) -> str:
+    """The table as the docs have it."""
+    heads = list(rows[0])
+    lines = [heads, ["---"] * len(heads), *([str(cell) for cell in row.values()] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def fill_docs(name: str, rows: list[dict[str, object]]) -> None:
+    """Put the table between its marks in docs/benchmarks.md."""
+    text = DOCS.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(f"<!-- {name} -->\n")
+    if not begin:
+        raise SystemExit(f"{DOCS} has no place for {name}")
+    _, end, after = rest.partition("<!-- end -->\n")
+    DOCS.write_text(f"{before}{begin}\n{markdown(rows)}\n{end}{after}", encoding="utf-8")
+
+
+def run(name: str) -> dict[str, object]:
+    """The scenario on a database of its own, in this process: its rows, and where it ran."""
     with TemporaryDirectory(prefix="mqlite-benchmark-") as directory:
         prepare(directory)
         from benchmarks.measure import surroundings
 
-        results = {"surroundings": surroundings()}
-        for name in names:
-            results[name] = importlib.import_module(f"benchmarks.{name}").run()
-            show(name, results[name])
-    print(json.dumps(results["surroundings"]))
+        where = surroundings()
+        return {"surroundings": where, "rows": importlib.import_module(f"benchmarks.{name}").run()}
+
+
+def run_apart(name: str) -> dict[str, object]:
+    """The same in a process of its own, so that none finds what another has left behind."""
+    with TemporaryDirectory(prefix="mqlite-benchmark-") as directory:
+        output = Path(directory) / "result.json"
+        command = [sys.executable, "-m", "benchmarks", "run", name, "--here", f"--output={output}"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return json.loads(output.read_text(encoding="utf-8"))[name]
+
+
+def run_all(names: list[str], *, docs: bool, output: Path | None, here: bool) -> None:
+    results = {}
+    for name in names:
+        results[name] = run(name) if here else run_apart(name)
+        show(name, results[name]["rows"])
+        if docs:
+            fill_docs(name, results[name]["rows"])
+    print(json.dumps({name: found.get("surroundings") for name, found in results.items()}))
     if output:
-        output.write_text(json.dumps(results, indent=2) + "\n")
+        output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -68,14 +109,21 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="the scenarios")
     running = commands.add_parser("run", help="run scenarios and print their tables")
-    running.add_argument("names", nargs="+", choices=scenarios(), metavar="NAME")
+    known = [*scenarios(), "peers", "all"]
+    running.add_argument("names", nargs="+", choices=known, metavar="NAME", help="or: all")
+    running.add_argument("--compare", action="store_true", help="measure the peers as well")
+    running.add_argument("--docs", action="store_true", help="put the tables into the docs")
+    running.add_argument("--here", action="store_true", help="in this process, for a profiler")
     running.add_argument("--output", type=Path, help="write the results there as JSON")
     chosen = parser.parse_args()
     if chosen.command == "list":
         for name in scenarios():
             print(f"{name:14} {question(name)}")
     else:
-        run(chosen.names, chosen.output)
+        names = scenarios() if "all" in chosen.names else chosen.names
+        if chosen.compare and "peers" not in names:
+            names = [*names, "peers"]
+        run_all(names, docs=chosen.docs, output=chosen.output, here=chosen.here)
 
 
 if __name__ == "__main__":

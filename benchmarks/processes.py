@@ -1,11 +1,15 @@
 """Real workers on the benchmark's database."""
 
+import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import Popen
+from threading import Event
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,3 +32,34 @@ def running_worker(*arguments: str, quiet: bool = True) -> Iterator[Popen[str]]:
                 worker.wait(60)
             except subprocess.TimeoutExpired:
                 worker.kill()
+
+
+def writers(processes: int, seconds: float) -> list[dict[str, Any]]:
+    """What so many writers tell that write at the same time: their `waits` (ms) and `errors`."""
+    with ExitStack() as stack:
+        started = [stack.enter_context(started_writer(seconds)) for _ in range(processes)]
+        for writer in started:
+            if writer.stdout.readline() != "ready\n":
+                raise RuntimeError("a writer did not start")
+        for writer in started:
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
+        return [json.loads(writer.stdout.readline()) for writer in started]
+
+
+def started_writer(seconds: float) -> Popen[str]:
+    return Popen(
+        [sys.executable, "-m", "benchmarks.writer", str(seconds)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_until(condition: Callable[[], bool], worker: Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        if worker.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError("the worker has ended, or takes too long")
+        Event().wait(0.002)

@@ -6,6 +6,7 @@ doorbell that is missing or cannot be touched costs latency only; a slow poll st
 
 import contextlib
 import os
+from functools import lru_cache
 from pathlib import Path
 
 from django.db import connections
@@ -13,7 +14,11 @@ from django.db import connections
 
 def database_path(using: str) -> Path | None:
     """The database's file; None for one that is not a file."""
-    name = str(connections[using].settings_dict["NAME"])
+    return _path(str(connections[using].settings_dict["NAME"]))
+
+
+@lru_cache(maxsize=16)  # of a process's few databases: taking a path apart costs more than ringing
+def _path(name: str) -> Path | None:
     if not name or ":memory:" in name or name.startswith("file:"):
         return None
     return Path(name)
@@ -21,7 +26,12 @@ def database_path(using: str) -> Path | None:
 
 def doorbell_path(using: str) -> Path | None:
     """Where the doorbell of this database hangs; None for a database that is not a file."""
-    path = database_path(using)
+    return _beside(str(connections[using].settings_dict["NAME"]))
+
+
+@lru_cache(maxsize=16)
+def _beside(name: str) -> Path | None:
+    path = _path(name)
     return None if path is None else path.with_name(f"{path.name}-doorbell")
 
 

@@ -1,0 +1,46 @@
+"""How fast does a loop of claim and complete go, by 1 and by 64? Against the bare statements."""
+
+from functools import partial
+
+from benchmarks.floor import Floor, at_each_level, repeated
+from benchmarks.measure import ROUNDS, Row, against_floor
+from django_mqlite import enqueue_many
+from django_mqlite.models import Message, Queue
+
+BODY = b"x" * 256
+LEVELS = {"FULL": {1: 150, 64: 40}, "NORMAL": {1: 500, 64: 60}}
+"""How often a round claims and completes so many."""
+
+
+def run() -> list[Row]:
+    Queue.objects.create_queue("claim")
+    floor, rows = Floor(), []
+
+    def ours(limit: int) -> int:
+        claimed = Message.objects.claim("claim", limit=limit)
+        return sum(Message.objects.complete_many(claimed))
+
+    def bare(limit: int) -> int:
+        leases = floor.claim("claim", limit)
+        floor.complete(leases)
+        return len(leases)
+
+    with at_each_level(floor) as put:
+        for level, times in LEVELS.items():
+            for limit, count in times.items():
+                put("OFF")
+                fill(2 * ROUNDS * limit * count)
+                put(level)
+                rows.append(
+                    against_floor(
+                        f"{limit} per commit, {level}",
+                        repeated(count, partial(ours, limit)),
+                        repeated(count, partial(bare, limit)),
+                    )
+                )
+    return rows
+
+
+def fill(count: int) -> None:
+    for start in range(0, count, 1_000):
+        enqueue_many("claim", [BODY] * min(1_000, count - start))

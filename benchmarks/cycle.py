@@ -1,0 +1,46 @@
+"""How many messages go through enqueue, claim and complete, by 1 and by 64? Against the floor."""
+
+from functools import partial
+
+from benchmarks.floor import Floor, at_each_level, repeated
+from benchmarks.measure import Row, against_floor
+from django_mqlite import enqueue, enqueue_many
+from django_mqlite.models import Message, Queue
+
+BODY = b"x" * 256
+LEVELS = {"FULL": {1: 120, 64: 30}, "NORMAL": {1: 400, 64: 40}}
+"""How often a round takes so many through."""
+
+
+def run() -> list[Row]:
+    Queue.objects.create_queue("cycle")
+    floor, rows = Floor(), []
+
+    def ours(limit: int) -> int:
+        if limit == 1:
+            enqueue("cycle", BODY)
+        else:
+            enqueue_many("cycle", [BODY] * limit)
+        return sum(Message.objects.complete_many(Message.objects.claim("cycle", limit=limit)))
+
+    def bare(limit: int) -> int:
+        if limit == 1:
+            floor.enqueue("cycle", BODY)
+        else:
+            floor.enqueue_many("cycle", [BODY] * limit)
+        leases = floor.claim("cycle", limit)
+        floor.complete(leases)
+        return len(leases)
+
+    with at_each_level(floor) as put:
+        for level, times in LEVELS.items():
+            put(level)
+            rows += [
+                against_floor(
+                    f"{limit} per commit, {level}",
+                    repeated(count, partial(ours, limit)),
+                    repeated(count, partial(bare, limit)),
+                )
+                for limit, count in times.items()
+            ]
+    return rows

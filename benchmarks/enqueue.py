@@ -1,0 +1,44 @@
+"""What does it cost to enqueue, one message per commit and 64? Against the bare statements."""
+
+from benchmarks.floor import Floor, at_each_level, repeated
+from benchmarks.measure import Row, against_floor
+from django_mqlite import enqueue, enqueue_many
+from django_mqlite.models import Queue
+
+BODY = b"x" * 256
+BATCH = [BODY] * 64
+LEVELS = {"FULL": (300, 60), "NORMAL": (1_000, 100)}
+"""How often a round enqueues one, and 64."""
+
+
+def run() -> list[Row]:
+    Queue.objects.create_queue("enqueue")
+    floor, rows = Floor(), []
+
+    def one() -> int:
+        enqueue("enqueue", BODY)
+        return 1
+
+    def bare_one() -> int:
+        floor.enqueue("enqueue", BODY)
+        return 1
+
+    def many() -> int:
+        return len(enqueue_many("enqueue", BATCH))
+
+    def bare_many() -> int:
+        floor.enqueue_many("enqueue", BATCH)
+        return len(BATCH)
+
+    with at_each_level(floor) as put:
+        for level, (ones, batches) in LEVELS.items():
+            put(level)
+            rows += [
+                against_floor(
+                    f"1 per commit, {level}", repeated(ones, one), repeated(ones, bare_one)
+                ),
+                against_floor(
+                    f"64 per commit, {level}", repeated(batches, many), repeated(batches, bare_many)
+                ),
+            ]
+    return rows

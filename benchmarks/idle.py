@@ -1,0 +1,35 @@
+"""What does an idle worker cost? Per cent of one core, and bytes written."""
+
+from threading import Event
+
+import psutil
+
+from benchmarks.measure import Row
+from benchmarks.processes import running_worker, wait_until
+from django_mqlite.models import Queue
+from django_mqlite.workers import live_workers
+
+SECONDS = 30.0
+
+
+def run() -> list[Row]:
+    Queue.objects.create_queue("noop")
+    with running_worker("--queues=noop") as worker:
+        wait_until(lambda: bool(live_workers("default")), worker)
+        Event().wait(1.0)
+        process = psutil.Process(worker.pid)
+        used, written = cost(process)
+        Event().wait(SECONDS)
+        used_then, written_then = cost(process)
+    return [
+        {
+            "name": f"idle for {SECONDS:.0f} s",
+            "CPU %": round((used_then - used) * 100 / SECONDS, 2),
+            "bytes written/s": round((written_then - written) / SECONDS),
+        }
+    ]
+
+
+def cost(process: psutil.Process) -> tuple[float, int]:
+    """CPU seconds and bytes written so far; its entry in the register is among them."""
+    return sum(process.cpu_times()[:2]), process.io_counters().write_chars
