@@ -17,8 +17,8 @@ from rich.table import Table
 import benchmarks
 
 NOT_SCENARIOS = {
-    *("__main__", "floor", "handlers", "measure", "peers", "processes", "settings", "soak"),
-    "writer",
+    *("__main__", "floor", "handlers", "measure", "processes", "settings", "soak"),
+    *("peer_scripts", "writer"),
 }
 
 
@@ -109,7 +109,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="the scenarios")
     running = commands.add_parser("run", help="run scenarios and print their tables")
-    known = [*scenarios(), "peers", "all"]
+    known = [*scenarios(), "all"]
     running.add_argument("names", nargs="+", choices=known, metavar="NAME", help="or: all")
     running.add_argument("--compare", action="store_true", help="measure the peers as well")
     running.add_argument("--docs", action="store_true", help="put the tables into the docs")
@@ -120,7 +120,9 @@ def main() -> None:
         for name in scenarios():
             print(f"{name:14} {question(name)}")
     else:
-        names = scenarios() if "all" in chosen.names else chosen.names
+        names = chosen.names
+        if "all" in names:
+            names = [name for name in scenarios() if name != "peers"]  # they need the network
         if chosen.compare and "peers" not in names:
             names = [*names, "peers"]
         run_all(names, docs=chosen.docs, output=chosen.output, here=chosen.here)

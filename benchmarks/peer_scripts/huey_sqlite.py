@@ -1,0 +1,41 @@
+"""Huey's own consumer with eight threads; tuned: `synchronous=NORMAL`."""
+
+import itertools
+import os
+import sys
+import time
+
+from huey import Huey
+from huey.storage import SqliteStorage
+
+directory, jobs, level = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+
+
+class Tuned(SqliteStorage):
+    def _create_connection(self):
+        connection = super()._create_connection()
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+
+storage = SqliteStorage if level == "default" else Tuned
+huey = Huey("peer", storage_class=storage, filename=f"{directory}/peer.db", results=False)
+done = itertools.count(1)
+last = 0
+
+
+@huey.task()
+def noop(body):
+    global last
+    last = next(done)
+
+
+for _ in range(jobs):
+    noop("x" * 256)
+consumer = huey.create_consumer(workers=8, periodic=False)
+began = time.perf_counter()
+consumer.start()
+while last < jobs:
+    time.sleep(0.001)
+print(jobs / (time.perf_counter() - began), flush=True)
+os._exit(0)
