@@ -94,7 +94,8 @@ class MqliteBackend(BaseTaskBackend):
         and UnknownTask for a task that this code does not have.
         """
         found = self._messages().filter(message_id=str(result_id), content_type=TASK)
-        message = found.order_by("-pk").first()
+        # Sorted here: asked for an order SQLite might walk the table for it.
+        message = max(found, key=lambda message: message.pk, default=None)
         if message is None:
             raise TaskResultDoesNotExist(result_id)
         return result_of(message)

@@ -32,7 +32,7 @@ class Command(BaseCommand):
             type=names,
             default=(),
             metavar="A,B",
-            help="strictly in this order, * for the rest; default: all with a handler, in turn",
+            help="strictly in this order, * for the rest; default: all that are handled, in turn",
         )
         add(
             "--database",
