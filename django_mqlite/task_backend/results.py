@@ -29,7 +29,7 @@ def registered_task(path: str) -> Any:
     """
     try:
         found = import_string(path)
-    except Exception as error:  # whatever a module that is being moved around raises
+    except (Exception, SystemExit) as error:  # whatever a module does that is being imported
         raise UnknownTask(path, f"{type(error).__name__}: {error}") from error
     if not isinstance(found, Task):
         raise UnknownTask(path, "what is there was not made by @task")

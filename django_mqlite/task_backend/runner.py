@@ -34,9 +34,12 @@ def handler_of(message: "Message") -> Handler:
 
 def run(message: "Message") -> Conclusion:
     """Run the message's task in this thread. Raises UnknownTask, NotATask before it is begun."""
-    attempt = Attempt.begin(message)
+    attempt = Attempt.of(message)
+    signals.task_started.send_robust(attempt.sender, task_result=attempt.result)
     try:
         value = attempt.task.func(*attempt.args, **attempt.kwargs)
+    except KeyboardInterrupt:
+        raise  # of whoever runs this by hand, in a test say
     except BaseException as error:  # noqa: BLE001 - SystemExit in a task ends the attempt, not us
         return attempt.failed(error)
     return attempt.succeeded(value)
@@ -44,7 +47,8 @@ def run(message: "Message") -> Conclusion:
 
 async def run_async(message: "Message") -> Conclusion:
     """The same for a coroutine function. A cancellation fails the attempt."""
-    attempt = Attempt.begin(message)
+    attempt = Attempt.of(message)
+    await signals.task_started.asend_robust(attempt.sender, task_result=attempt.result)
     try:
         value = await attempt.task.func(*attempt.args, **attempt.kwargs)
     except BaseException as error:  # noqa: BLE001 - see run()
@@ -61,13 +65,16 @@ class Attempt:
     result: Any
 
     @classmethod
-    def begin(cls, message: "Message") -> "Attempt":
-        """Find the task and tell that it starts."""
+    def of(cls, message: "Message") -> "Attempt":
+        """The attempt that the delivery of this message is. Raises UnknownTask and NotATask."""
         facts = task_facts(message)
         task = task_of(facts)
-        result = result_from(facts, task)
-        signals.task_started.send_robust(type(task.get_backend()), task_result=result)
-        return cls(message=message, task=task, result=result)
+        return cls(message=message, task=task, result=result_from(facts, task))
+
+    @property
+    def sender(self) -> type:
+        """Of its signals."""
+        return type(self.task.get_backend())
 
     @property
     def args(self) -> list[Any]:

@@ -29,6 +29,9 @@ def tell_finished(message: "Message", exception: BaseException | None = None) ->
     except (UnknownTask, NotATask) as error:
         logger.warning("task_finished is not sent for message #%s: %s", message.pk, error)
         return
+    except Exception:  # what else there is to be told after this commit must not be lost
+        logger.exception("task_finished is not sent for message #%s", message.pk)
+        return
     try:
         if exception is not None:
             raise exception
@@ -43,7 +46,7 @@ def _send(result: Any) -> None:
 
 
 def tell_failed(
-    *, message_id: int, using: str, exception: BaseException | None, **facts: Any
+    *, message_id: int, using: str, exception: BaseException | None = None, **facts: Any
 ) -> None:
     """A message is a dead letter, whoever made it one: a worker, a reaper, a reject by hand."""
     model: type[Message] = apps.get_model("django_mqlite", "Message")

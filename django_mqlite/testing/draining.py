@@ -116,7 +116,9 @@ def _run(message: Message, handlers: Mapping[str, Handler], using: str) -> Finis
     token = current_message.set((message.queue, message.pk))
     try:
         done = finished(message, run_handler(handler, message, using))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises is an answer
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an answer
         done = Finished(message=message, error=error)
     finally:
         current_message.reset(token)

@@ -64,6 +64,11 @@ def leave():
 
 
 @task()
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@task()
 def complex_error():
     raise ValueError(ValueError("This task failed"))
 

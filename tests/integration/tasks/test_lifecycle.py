@@ -1,7 +1,9 @@
 """A task from its enqueueing to its result, as the framework's own backends have it."""
 
+import pickle
 from datetime import timedelta
 
+import django
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
@@ -96,8 +98,17 @@ def test_a_task_that_has_run_is_successful(tasks_queue, run_all, clock, task):
 
 @pytest.mark.parametrize(
     ("value", "kept"),
-    [(42, 42), (None, None), ("é", "é"), ([1, (2, 3)], [1, [2, 3]]), ({"a": {}}, {"a": {}})],
-    ids=repr,
+    [
+        (42, 42),
+        (None, None),
+        (False, False),
+        ('é\0\u2028😀"\\', 'é\0\u2028😀"\\'),
+        ([1, (2, 3)], [1, [2, 3]]),
+        ({"a": {}}, {"a": {}}),
+        (2**70, 2**70),
+        (b"x", "x"),
+    ],
+    ids=ascii,
 )
 def test_what_a_task_returns_is_its_return_value(tasks_queue, run_all, monkeypatch, value, kept):
     monkeypatch.setattr(calls, "returned", value)
@@ -148,6 +159,13 @@ def test_a_task_that_fails_every_time_is_failed_with_each_error(
     assert result.attempts == 3
     with pytest.raises(ValueError, match="Task failed"):
         assert result.return_value
+
+
+def test_an_interrupt_is_of_whoever_runs_the_task(tasks_queue, run_all):
+    calls.interrupt.enqueue()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_all()
 
 
 def test_between_two_attempts_it_is_ready_again_and_says_what_went_wrong(tasks_queue, run_once):
@@ -282,6 +300,14 @@ def test_aenqueue_joins_the_transaction_of_its_caller(tasks_queue):
 
     with pytest.raises(TaskResultDoesNotExist):
         calls.note.get_result(undone.id)
+
+
+@pytest.mark.skipif(django.VERSION < (6, 1), reason="tasks can be pickled from Django 6.1 on")
+def test_a_task_and_its_result_can_be_pickled(tasks_queue):
+    result = calls.twice.using(priority=3).enqueue()
+
+    assert pickle.loads(pickle.dumps(calls.twice)) == calls.twice
+    assert pickle.loads(pickle.dumps(result)) == result
 
 
 # Results that are asked for

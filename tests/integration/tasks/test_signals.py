@@ -3,12 +3,14 @@
 import logging
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import transaction
 
 from django_mqlite import maintenance
 from django_mqlite.models import Message
 from django_mqlite.task_backend import MqliteBackend
 from django_mqlite.task_backend.compat import signals
+from django_mqlite.worker.executor import Executor
 
 from . import calls
 
@@ -119,6 +121,25 @@ def test_a_receiver_that_raises_stops_nothing(tasks_queue, run_all, name):
 
     result.refresh()
     assert result.return_value == 42
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_receiver_of_an_async_task_may_use_the_database(tasks_queue):
+    """Sent in the event loop itself it could not."""
+    seen = []
+
+    def receive(task_result, **kwargs):
+        seen.append(Message.objects.filter(message_id=task_result.id).count())
+
+    calls.note_async.enqueue()
+    (message,) = Message.objects.claim("default")
+    signals.task_started.connect(receive)
+    try:
+        async_to_sync(Executor(handlers={}, using="default").run_async)(message)
+    finally:
+        signals.task_started.disconnect(receive)
+
+    assert seen == [1]
 
 
 def test_the_frameworks_own_log_has_its_lines(tasks_queue, run_all, caplog):

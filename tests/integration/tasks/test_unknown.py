@@ -28,6 +28,7 @@ def enqueue(path, **options):
         f"{HERE}.calls.no_such_task",
         f"{HERE}.calls.not_a_task",
         f"{HERE}.broken.anything",
+        f"{HERE}.leaving.anything",
         "os.abort",
         "builtins.exec",
         "nodots",

@@ -1,5 +1,6 @@
 """drain(): what is due is worked off inline, inside a TestCase and outside of one."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -204,6 +205,19 @@ def test_a_message_that_nothing_handles_becomes_a_dead_letter_that_says_so(queue
     (error,) = Message.objects.get(pk=message.pk).errors
     assert error["class"] == "django_mqlite.exceptions.NoHandler"
     assert "@handler('jobs')" in error["message"]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()], ids=repr)
+def test_whatever_a_handler_raises_is_an_answer(queue, clock, error):
+    @handler("jobs")
+    def leave(message):
+        raise error
+
+    message = enqueue("jobs", None, max_delivery_count=1)
+
+    drain()
+
+    assert state_of(message) == "dead_lettered"
 
 
 def test_an_interrupt_ends_the_test_and_not_the_delivery(queue, clock):
