@@ -10,7 +10,7 @@ from django.db.utils import OperationalError
 
 from .check_links import with_link
 from .conf import get_settings
-from .handlers import get_handlers
+from .handlers import get_handlers, queues_of_kinds
 from .names import meant
 from .store.queues import queue_names
 
@@ -162,7 +162,7 @@ def _check_journal_mode(connection: Any) -> list[CheckMessage]:
 
 
 def _check_handlers(connection: Any) -> list[CheckMessage]:
-    known = {*get_settings().queues, *_existing_queues(connection)}
+    known = {*get_settings().queues, *queues_of_kinds(), *_existing_queues(connection)}
     return [
         Warning(
             f"{handler.path} handles queue {queue!r}, which is not there and which "

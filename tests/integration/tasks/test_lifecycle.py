@@ -1,12 +1,14 @@
 """A task from its enqueueing to its result, as the framework's own backends have it."""
 
 import pickle
+from contextlib import suppress
 from datetime import timedelta
 
 import django
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from django_mqlite import maintenance
 from django_mqlite.models import DeadLetter, Message
@@ -326,6 +328,17 @@ def test_a_result_that_is_not_there_does_not_exist(tasks_queue, id):
         calls.note.get_result(id)
     with pytest.raises(TaskResultDoesNotExist):
         async_to_sync(calls.note.aget_result)(id)
+
+
+def test_a_result_is_found_by_the_index_of_ids(tasks_queue):
+    with CaptureQueriesContext(connection) as queries, suppress(TaskResultDoesNotExist):
+        calls.note.get_result("123")
+    (asked,) = queries
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {asked['sql']}")
+        plan = [step for *_, step in cursor.fetchall()]
+
+    assert plan == ["SEARCH mqlite_messages USING INDEX mqlite_messages_message_id (message_id=?)"]
 
 
 def test_a_plain_message_with_the_id_is_no_result(tasks_queue):

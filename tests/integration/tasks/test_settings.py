@@ -9,6 +9,7 @@ from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 
+from django_mqlite import handlers
 from django_mqlite.apps import load_task_backends
 from django_mqlite.conf import get_settings
 from django_mqlite.handlers import Handler, queues_of_kinds
@@ -80,13 +81,13 @@ def test_a_worker_serves_the_queues_of_tasks_by_default(use, make_queue):
     for name in ("jobs", "mails", "others"):
         make_queue(name)
     use(QUEUES=["mails"])
-    handlers = {"jobs": Handler(queue="jobs", function=print)}
+    found = {"jobs": Handler(queue="jobs", function=print)}
 
-    assert served_queues("default", handlers, (), ()) == ("jobs", "mails")
-    assert served_queues("default", handlers, ["mails"], ()) == ("mails",)
-    assert served_queues("default", handlers, (), ["mails"]) == ("jobs",)
+    assert served_queues("default", found, (), ()) == ("jobs", "mails")
+    assert served_queues("default", found, ["mails"], ()) == ("mails",)
+    assert served_queues("default", found, (), ["mails"]) == ("jobs",)
     with pytest.raises(NotReady, match=r"'others' has no handler.*QUEUES of a tasks backend"):
-        served_queues("default", handlers, ["others"], ())
+        served_queues("default", found, ["others"], ())
 
 
 def test_the_queues_of_every_entry_with_this_backend_count(use):
@@ -216,6 +217,22 @@ def test_a_window_that_outlives_the_results_is_a_warning(use, settings):
     assert (id, "'default'" in said) == ("mqlite.W006", True)
     settings.MQLITE = {"QUEUES": {"default": {"dedup_window": 60}}}
     assert found() == []
+
+
+def test_a_handler_in_a_queue_that_only_tasks_declares_has_nothing_said_about_it(
+    use, settings, monkeypatch
+):
+    use(QUEUES=["mails"])
+    settings.MQLITE = {"QUEUES": {"jobs": {}}}
+    monkeypatch.setattr(handlers, "_handlers", {})
+    handlers.handler("mails")(print)
+    handlers.handler("elsewhere")(print)
+
+    said = [check.msg for check in run_checks(databases=["default"]) if check.id == "mqlite.W004"]
+
+    assert said == [
+        "builtins.print handles queue 'elsewhere', which MQLITE['QUEUES'] does not declare."
+    ]
 
 
 def test_unreadable_settings_are_the_other_checks_affair(use, settings):

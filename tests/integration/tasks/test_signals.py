@@ -10,6 +10,7 @@ from django_mqlite import maintenance
 from django_mqlite.models import Message
 from django_mqlite.task_backend import MqliteBackend
 from django_mqlite.task_backend.compat import signals
+from django_mqlite.task_backend.runner import run
 from django_mqlite.worker.executor import Executor
 
 from . import calls
@@ -95,6 +96,17 @@ def test_a_task_that_the_reaper_ends_is_finished_as_well(tasks_queue, heard, clo
         maintenance.release_expired("default", limit=10)
 
     assert heard == [("task_finished", MqliteBackend, "FAILED", result.id)]
+
+
+def test_what_ends_after_its_lease_was_lost_is_not_finished(tasks_queue, heard, clock, committed):
+    calls.meaning_of_life.enqueue()
+    (message,) = Message.objects.claim("default")
+    outcome = run(message).outcome
+    clock.advance(30)
+    with committed():
+        assert not Message.objects.settle(message, outcome)
+
+    assert names(heard) == ["task_started"]
 
 
 def test_a_plain_dead_letter_is_no_finished_task(tasks_queue, heard, committed):
