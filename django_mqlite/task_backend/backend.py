@@ -158,8 +158,9 @@ class MqliteBackend(BaseTaskBackend):
         return result_of(original)
 
     def _messages(self) -> "MessageManager":
+        """On the database that messages are written to, so that what was written is read."""
         model: type[Message] = apps.get_model("django_mqlite", "Message")
-        return model.objects.db_manager(None)
+        return model.objects.db_manager(model.objects.using_alias)
 
 
 def _must_be_found(task: Any) -> None:

@@ -50,9 +50,8 @@ def assert_enqueued(
 
 
 def _waiting(queue: str, using: str | None) -> "QuerySet[Message]":
-    waiting = Message.objects.db_manager(using).filter(
-        queue=queue, state__in=[State.ACTIVE, State.SCHEDULED]
-    )
+    messages = Message.objects.using(using or Message.objects.using_alias)
+    waiting = messages.filter(queue=queue, state__in=[State.ACTIVE, State.SCHEDULED])
     return waiting.order_by("pk")
 
 

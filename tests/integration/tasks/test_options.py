@@ -248,6 +248,14 @@ def test_a_repeat_within_the_window_gives_back_the_first_result(unique_queue, ru
     assert unique.enqueue().status == TaskResultStatus.READY
 
 
+def test_a_repeat_is_not_told_as_enqueued(unique_queue, heard, committed):
+    for _ in range(2):
+        with committed():
+            calls.note.using(message_id="a").enqueue()
+
+    assert [name for name, *_ in heard] == ["task_enqueued"]
+
+
 def test_the_same_id_for_another_call_is_a_conflict(unique_queue):
     calls.note.using(message_id="a").enqueue(1)
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from datetime import timedelta
 
+import django
 import pytest
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
@@ -157,6 +158,23 @@ def test_the_backend_is_loaded_when_the_app_is_ready():
     assert done.stdout.strip() == "application/vnd.django-mqlite.task+json"
 
 
+def test_without_a_framework_it_is_said_what_to_install():
+    """Django 6.0 and later bring theirs along, and need no package."""
+    code = (
+        "import sys; sys.modules['django_tasks'] = None; "
+        "from django.conf import settings; settings.configure(); "
+        "import django_mqlite.task_backend"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    if django.VERSION >= (6, 0):
+        assert done.returncode == 0, done.stderr
+    else:
+        assert "ImproperlyConfigured: Tasks need Django 6.0, or on Django 5.2" in done.stderr
+        assert 'pip install "django-mqlite[django-tasks]"' in done.stderr
+
+
 def test_a_backend_that_cannot_be_imported_is_left_to_the_framework(settings):
     settings.TASKS = {"default": {"BACKEND": "no.such.Backend"}}
 
@@ -242,3 +260,21 @@ def test_unreadable_settings_are_the_other_checks_affair(use, settings):
     assert found() == []
     with pytest.raises(ImproperlyConfigured):
         get_settings()
+
+
+class ReplicaRouter:
+    """Reads are sent elsewhere."""
+
+    def db_for_read(self, model, **hints):
+        return "replica"
+
+    def db_for_write(self, model, **hints):
+        return "default"
+
+
+def test_results_are_read_where_they_are_written(tasks_queue, settings, assert_enqueued):
+    settings.DATABASE_ROUTERS = [ReplicaRouter()]
+    result = calls.note.enqueue()
+
+    assert calls.note.get_result(result.id) == result
+    assert_enqueued(task=calls.note, count=1)
