@@ -1,4 +1,4 @@
-"""The pytest plugin is loaded for every project, also for one that has nothing to do with Django."""
+"""The pytest plugin is loaded in every project, also where there is no Django."""
 
 import subprocess
 import sys
