@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from tests.support.browser import Browser
@@ -36,8 +37,13 @@ class Walk:
     marks: Mapping[str, Callable[["Walk"], None]] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    skips: bool = False
+    """Whether the next block is for somebody else."""
 
     def follow(self, block: Block) -> None:
+        if self.skips:
+            self.skips = False
+            return
         match block.language:
             case "python":
                 self._write(block)
@@ -48,6 +54,12 @@ class Walk:
                 self.marks[block.text](self)
             case _:
                 raise AssertionError(f"{block.place}: who follows a {block.language} block?")
+
+    @cached_property
+    def django(self) -> tuple[int, ...]:
+        """The version of Django in the environment."""
+        said = self._run("python -m django --version")[1]
+        return tuple(map(int, said.split(".")[:2]))
 
     def end(self) -> list[int]:
         """Ctrl-C in every terminal; the exit codes."""
@@ -150,5 +162,17 @@ def redrive_in_the_admin(walk: Walk) -> None:
     browser.send(browser.form("csrfmiddlewaretoken", "action", "_selected_action"))
 
 
+def before_django_6_1(walk: Walk) -> None:
+    walk.skips = walk.django >= (6, 1)
+
+
+def from_django_6_1_on(walk: Walk) -> None:
+    walk.skips = walk.django < (6, 1)
+
+
 THIS_ENVIRONMENT = Path(sys.executable).parent
-MARKS = {"redrive in the admin": redrive_in_the_admin}
+MARKS = {
+    "before Django 6.1": before_django_6_1,
+    "from Django 6.1 on": from_django_6_1_on,
+    "redrive in the admin": redrive_in_the_admin,
+}
