@@ -6,6 +6,8 @@ that test_how_to.py names, of docs/worker.md those of tests/integration/test_sam
 
 import ast
 import configparser
+import dataclasses
+import doctest
 import importlib.util
 import inspect
 import json
@@ -58,6 +60,14 @@ def keywords_of(function: object) -> set[str]:
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         names |= set(MessageOptions.__annotations__)
     return names
+
+
+def check_session(block: Block) -> None:
+    """What is typed at Python's own prompt."""
+    examples = doctest.DocTestParser().get_examples(block.text)
+    assert examples, f"{block.place}: a line to type begins with `>>> `"
+    typed = "".join(example.source for example in examples)
+    check_python(dataclasses.replace(block, text=typed))
 
 
 def check_console(block: Block) -> None:
@@ -151,6 +161,7 @@ CHECKS = {
     "dockerfile": check_dockerfile,
     "ini": check_ini,
     "json": lambda block: json.loads(block.text),
+    "pycon": check_session,
     "python": check_python,
     "sql": check_sql,
     "test": lambda block: None,  # a mark for test_tutorial.py
@@ -211,6 +222,8 @@ def wrong(language: str, text: str) -> Block:
         ("dockerfile", 'CMD ["python", "manage.py", "runwroker"]'),
         ("ini", "ExecStart=nothing"),
         ("json", "{'a': 1}"),
+        ("pycon", "enqueue(1)"),
+        ("pycon", ">>> from django_mqlite import enqeue"),
         ("sql", "SELECT id FROM mqlite_massages"),
         ("toml", "a = "),
         ("yaml", "a: ["),
