@@ -92,7 +92,7 @@ def chapter(name: str) -> str:
             f"## {constant}",
             comment_above(lines, number),
             f"```sql\n{dedent(statement.sql).strip()}\n```",
-            f"```text\n{plan}\n```",
+            f"How SQLite finds the rows:\n\n```text\n{plan}\n```",
             f"`{run.__name__}()` runs it: {inspect.getdoc(run) or 'a helper of this module.'}",
         ]
     return "\n\n".join(parts)
