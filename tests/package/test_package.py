@@ -1,5 +1,6 @@
 """The wheel and the sdist are built, looked through, and installed where nothing else is."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,7 @@ def run(*command: object, seconds: float = 110, cwd: Path = ROOT) -> str:
     done = subprocess.run(
         list(map(str, command)),
         cwd=cwd,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         capture_output=True,
         text=True,
         timeout=seconds,
