@@ -17,7 +17,8 @@ class Form:
     """Name of the select, value, and the text that a person reads."""
 
     def names(self) -> set[str]:
-        return {name for name, _ in (*self.fields, *self.boxes)}
+        chosen = {name for name, _, _ in self.options}
+        return {name for name, _ in (*self.fields, *self.boxes)} | chosen
 
 
 class _Forms(HTMLParser):

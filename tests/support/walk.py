@@ -150,7 +150,7 @@ def redrive_in_the_admin(walk: Walk) -> None:
     browser.visit(f"http://127.0.0.1:{walk.port}/admin/django_mqlite/deadletter/")
     login = browser.form("username", "password")
     browser.send(login, ("username", "admin"), ("password", "secret"))
-    letters = browser.form("csrfmiddlewaretoken", "_selected_action")
+    letters = browser.form("action", "_selected_action")
     ticked = [box for box in letters.boxes if box[0] == "_selected_action"]
     (choice,) = {
         (name, value)
@@ -159,7 +159,7 @@ def redrive_in_the_admin(walk: Walk) -> None:
     }
     assert ticked
     browser.send(letters, *ticked, choice, ("index", "0"))
-    browser.send(browser.form("csrfmiddlewaretoken", "action", "_selected_action"))
+    browser.send(browser.form("action", "_selected_action"))
 
 
 def before_django_6_1(walk: Walk) -> None:
