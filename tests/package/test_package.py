@@ -141,7 +141,7 @@ def bare(tmp_path_factory, wheel) -> Path:
     """The programs of an environment with the wheel and what it asks for."""
     directory = tmp_path_factory.mktemp("bare")
     run(sys.executable, "-m", "venv", directory)
-    run(directory / "bin" / "python", "-m", "pip", "install", "--quiet", wheel)
+    run(directory / "bin" / "python", "-m", "pip", "install", "--quiet", wheel, seconds=300)
     return directory / "bin"
 
 
