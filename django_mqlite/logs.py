@@ -1,4 +1,4 @@
-"""Log records of a handler that say which message it was handling."""
+"""What workers tell, and log records of a handler that say which message it was handling."""
 
 import logging
 from contextvars import ContextVar
@@ -20,3 +20,16 @@ class MessageFilter(logging.Filter):
             if not hasattr(record, name):
                 setattr(record, name, value)
         return True
+
+
+def be_heard() -> None:
+    """Tell on standard error what a worker does, where the project says nothing about its logs.
+
+    A worker that says nothing when it starts looks dead. Calling it again changes nothing.
+    """
+    logger = logging.getLogger("django_mqlite")
+    if logger.level == logging.NOTSET and not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("{asctime} {levelname} {message}", style="{"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)

@@ -23,9 +23,11 @@ def work(options: WorkerOptions, unique: str) -> None:
 
     django.setup()
     from ..handlers import get_handlers  # noqa: PLC0415 - after setup
+    from ..logs import be_heard  # noqa: PLC0415 - after setup
     from .child import run_child  # noqa: PLC0415 - after setup
     from .stop import Stop, stop_on_signals  # noqa: PLC0415 - after setup
 
+    be_heard()
     stop = Stop()
     # A process manager may send TERM to each process of the group, beside the supervisor's.
     stop_on_signals(stop, [signal.SIGTERM], insist=False)

@@ -13,7 +13,9 @@ from django_mqlite.worker.child import Ended, run_child
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.stop import Stop
 from tests.support.unruly_app import UNRULY
+from tests.support.waiting import wait_until
 
+SILENT = "tests.support.silent_settings"
 SECRET = "only for the handler's eyes"
 shop = logging.getLogger("shop")
 
@@ -118,3 +120,17 @@ def test_the_documented_settings_print_queue_and_id(database):
     for queue, message in messages.items():
         assert f"shop {queue}#{message.pk} handled" in worker.output
     assert SECRET not in worker.output
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_in_a_project_that_configures_no_logging_a_worker_is_heard_all_the_same(
+    database, processes
+):
+    worker = database.start(f"--processes={processes}", DJANGO_SETTINGS_MODULE=SILENT)
+
+    wait_until(lambda: worker.output.count(" INFO worker ") == processes, "each to say it serves")
+    assert worker.output.count(" serves ") == processes
+
+
+def test_a_reaper_is_heard_as_well(database):
+    database.run("runreaper", DJANGO_SETTINGS_MODULE=SILENT).wait_said(" reaps ")

@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand
 from django.db import connections
 
 from django_mqlite.checks import queue_alias
+from django_mqlite.logs import be_heard
 from django_mqlite.management.inspection.errors import told_clearly
 from django_mqlite.worker.preflight import check_writable
 from django_mqlite.worker.reaper import Reaper
@@ -33,6 +34,7 @@ class Command(BaseCommand):
         parser.add_argument("--skip-checks", action="store_true", help="skip the system checks")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        be_heard()
         with told_clearly():
             using = options["database"] or queue_alias()
             check_writable(using)

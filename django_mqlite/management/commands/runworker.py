@@ -9,6 +9,7 @@ from django.db import connections
 
 from django_mqlite.checks import queue_alias
 from django_mqlite.handlers import get_handlers
+from django_mqlite.logs import be_heard
 from django_mqlite.management.arguments import names, positive_int, seconds
 from django_mqlite.management.inspection.errors import told_clearly
 from django_mqlite.worker.launch import run_reloading, run_worker, wait_for_other_machine
@@ -68,6 +69,7 @@ class Command(BaseCommand):
         add("--skip-checks", action="store_true", help="skip the system checks")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        be_heard()
         with told_clearly():
             stop = Stop()
             stop_on_signals(stop)
