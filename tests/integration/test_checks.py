@@ -168,7 +168,6 @@ def test_synchronous_off_is_warned_of(monkeypatch, synchronous, expected):
     monkeypatch.setattr(deployment_checks, "file_facts", lambda _: facts)
 
     assert set(found(databases=["default"])) == expected
-    assert found() == {}
 
 
 def mounts(monkeypatch, **kinds):

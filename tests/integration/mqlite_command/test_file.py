@@ -280,8 +280,7 @@ def test_a_damaged_file_is_an_error(database, in_order, capsys):
     with database.other_program() as other:
         other.execute("PRAGMA writable_schema = ON")
         other.execute(
-            "UPDATE sqlite_master SET sql = replace(replace(sql,"
-            " '(subject)', '(reply_to)'), 'subject IS', 'reply_to IS')"
+            "UPDATE sqlite_master SET sql = replace(sql, '(subject)', '(reply_to)')"
             " WHERE name = 'mqlite_messages_subject'"
         )
     database.close()
