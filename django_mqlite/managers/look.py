@@ -7,7 +7,6 @@ from ..explanation import explain
 from ..store import browse, find
 from ..store.data_version import data_version
 from ..store.explain import newest_id
-from ..store.queues import queue_names
 from ..types import Explanation, Page, State
 from .base import VerbManager, must_exist, positive
 from .rows import from_rows
@@ -68,8 +67,7 @@ class LookVerbs(VerbManager["Message"]):
         if queue is not None:
             must_exist(connection, queue)
         wanted = find.Wanted(queue=queue, state=state, group=group, text=text)
-        names = queue_names(connection)
-        ids, place = find.find(connection, wanted, names, limit=limit, place=_place(after))
+        ids, place = find.find(connection, wanted, limit=limit, place=_place(after))
         return Page(ids=tuple(ids), next=_said(place))
 
     def newest_id(self) -> int:

@@ -4,64 +4,70 @@ What is found is ids, page by page, each page at the cost of its own length: eve
 an index. So a list of several states is one after the other, and not one order over all of them.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..types import MAX_INTEGER, State
 from .statement import Connection, Statement, fetch_all
 
-# Each of the next six is served by the partial index of its state, which holds all it asks for.
+# Each of the next six is served by the partial index of its state, which holds all it asks for: of
+# one queue, or of one after the other, which CROSS JOIN keeps outside so that nothing is sorted.
 ACTIVE_IDS = Statement(
     "active_ids",
     """
-    SELECT id FROM mqlite_messages
-     WHERE queue = %(queue)s AND state = 'active'
-     ORDER BY blocked, priority DESC, id
+    SELECT m.id
+      FROM mqlite_queues AS q CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+     WHERE (%(queue)s IS NULL OR q.name = %(queue)s) AND m.state = 'active'
+     ORDER BY q.name, m.blocked, m.priority DESC, m.id
      LIMIT %(limit)s OFFSET %(place)s
     """,
 )
 LOCKED_IDS = Statement(
     "locked_ids",
     """
-    SELECT id FROM mqlite_messages
-     WHERE queue = %(queue)s AND state = 'locked'
-     ORDER BY locked_until, id
+    SELECT m.id
+      FROM mqlite_queues AS q CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+     WHERE (%(queue)s IS NULL OR q.name = %(queue)s) AND m.state = 'locked'
+     ORDER BY q.name, m.locked_until, m.id
      LIMIT %(limit)s OFFSET %(place)s
     """,
 )
 SCHEDULED_IDS = Statement(
     "scheduled_ids",
     """
-    SELECT id FROM mqlite_messages
-     WHERE queue = %(queue)s AND state = 'scheduled'
-     ORDER BY visible_at, id
+    SELECT m.id
+      FROM mqlite_queues AS q CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+     WHERE (%(queue)s IS NULL OR q.name = %(queue)s) AND m.state = 'scheduled'
+     ORDER BY q.name, m.visible_at, m.id
      LIMIT %(limit)s OFFSET %(place)s
     """,
 )
 DEFERRED_IDS = Statement(
     "deferred_ids",
     """
-    SELECT id FROM mqlite_messages
-     WHERE queue = %(queue)s AND state = 'deferred'
-     ORDER BY id
+    SELECT m.id
+      FROM mqlite_queues AS q CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+     WHERE (%(queue)s IS NULL OR q.name = %(queue)s) AND m.state = 'deferred'
+     ORDER BY q.name, m.id
      LIMIT %(limit)s OFFSET %(place)s
     """,
 )
 DEAD_IDS = Statement(
     "dead_ids",
     """
-    SELECT id FROM mqlite_messages
-     WHERE queue = %(queue)s AND state = 'dead_lettered'
-     ORDER BY finished_at DESC, id DESC
+    SELECT m.id
+      FROM mqlite_queues AS q CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+     WHERE (%(queue)s IS NULL OR q.name = %(queue)s) AND m.state = 'dead_lettered'
+     ORDER BY q.name, m.finished_at DESC, m.id DESC
      LIMIT %(limit)s OFFSET %(place)s
     """,
 )
 COMPLETED_IDS = Statement(
     "completed_ids",
     """
-    SELECT id FROM mqlite_messages
-     WHERE queue = %(queue)s AND state = 'completed'
-     ORDER BY finished_at DESC, id DESC
+    SELECT m.id
+      FROM mqlite_queues AS q CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+     WHERE (%(queue)s IS NULL OR q.name = %(queue)s) AND m.state = 'completed'
+     ORDER BY q.name, m.finished_at DESC, m.id DESC
      LIMIT %(limit)s OFFSET %(place)s
     """,
 )
@@ -160,14 +166,11 @@ class Section(NamedTuple):
 
 
 def find(
-    connection: Connection, wanted: Wanted, queues: Sequence[str], *, limit: int, place: Place
+    connection: Connection, wanted: Wanted, *, limit: int, place: Place
 ) -> tuple[list[int], Place | None]:
-    """The ids of one page, and where the next one begins, None for nowhere.
-
-    `queues` are the names of all there are, for the lists that go from one to the next.
-    """
+    """The ids of one page, and where the next one begins, None for nowhere."""
     found: list[int] = []
-    sections = _sections(wanted, queues)
+    sections = _sections(wanted)
     for number in range(place.section, len(sections)):
         section = sections[number]
         within = place.within if number == place.section else -1
@@ -187,7 +190,7 @@ def _ids(connection: Connection, section: Section, within: int, *, limit: int) -
     return [id for (id,) in fetch_all(connection, section.statement, **values)]
 
 
-def _sections(wanted: Wanted, queues: Sequence[str]) -> list[Section]:
+def _sections(wanted: Wanted) -> list[Section]:
     if wanted.text:
         return _by_text(wanted, wanted.text)
     if wanted.group is not None:
@@ -196,11 +199,7 @@ def _sections(wanted: Wanted, queues: Sequence[str]) -> list[Section]:
         return [Section(NEWEST_IDS, {}, by_id=True)]
     if wanted.queue is None and wanted.state == State.DEAD_LETTERED:
         return [Section(DIED_IDS, {})]
-    return [
-        section
-        for queue in ([wanted.queue] if wanted.queue else queues)
-        for section in _states_of(queue, wanted.state)
-    ]
+    return _states_of(wanted.queue, wanted.state)
 
 
 def _by_text(wanted: Wanted, text: str) -> list[Section]:
@@ -209,7 +208,7 @@ def _by_text(wanted: Wanted, text: str) -> list[Section]:
     return [Section(REMEMBERED_IDS, values | {"number": number}), Section(SUBJECT_IDS, values)]
 
 
-def _states_of(queue: str, wanted: str | None) -> list[Section]:
+def _states_of(queue: str | None, wanted: str | None) -> list[Section]:
     """At work, next, later, set aside, over: the order in which a queue's list has its states."""
     statements = {
         State.LOCKED: LOCKED_IDS,

@@ -1,6 +1,8 @@
 """find() lists messages page by page, in an order that an index has."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from django_mqlite import QueueNotFound
 from django_mqlite.models import Message
@@ -147,6 +149,18 @@ def test_the_pages_together_are_the_list_whatever_their_length(queue, others, li
 
     assert ids == whole
     assert set(lengths[:-1]) <= {limit}
+
+
+@pytest.mark.parametrize("state", ["active", "scheduled", "dead_lettered"])
+def test_a_state_of_many_queues_is_one_statement(make_queue, clock, state):
+    for number in range(30):
+        make_queue(f"queue-{number}")
+        one_in_each_state(f"queue-{number}")
+
+    with CaptureQueriesContext(connection) as captured:
+        assert len(found(state=state)) == 30
+
+    assert len(captured) == 1
 
 
 def test_nothing_is_a_page_without_a_next_one(queue):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_mqlite.models import DeadLetter
@@ -98,6 +98,12 @@ def test_a_locked_database_is_told_and_can_still_be_looked_at(queue):
     assert DeadLetter.objects.count() == 1
 
 
+def empty_tables():
+    with connection.cursor() as cursor:
+        for table in ("mqlite_messages", "mqlite_queues", "sqlite_sequence"):
+            cursor.execute(f"DELETE FROM {table}")
+
+
 def shell(database, *arguments):
     return subprocess.run(
         [sys.executable, "-m", "django", "mqlite", *arguments, "--settings", "tests.settings"],
@@ -125,3 +131,59 @@ def test_a_shell_gets_a_sentence_and_an_exit_code(tmp_path, database, arguments,
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["stats"], "There are no queues."),
+        (["list"], "There are no such messages."),
+        (["list", "--state", "active"], "There are no such messages."),
+        (["list", "--search", "x"], "There are no such messages."),
+        (["why", "1"], "there has never been a message #1"),
+        (["health"], "healthy"),
+        (["doctor", "--quick"], "journal mode: wal"),
+        (["subscribe", "orders", "stock"], "Queue stock gets what is published to orders"),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_database_is_no_matter(db, arguments, said):
+    empty_tables()
+
+    assert said in mqlite(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["show", "1"], "there has never been a message #1"),
+        (["list", "jobs"], "no queue 'jobs'"),
+        (["peek", "jobs"], "no queue 'jobs'"),
+        (["tail", "jobs"], "no queue 'jobs'"),
+        (["enqueue", "jobs", "1"], "no queue 'jobs'"),
+        (["redrive", "jobs"], "no queue 'jobs'"),
+        (["purge", "jobs", "--all", "--yes"], "no queue 'jobs'"),
+        (["pause", "jobs"], "no queue 'jobs'"),
+        (["resume", "jobs"], "no queue 'jobs'"),
+    ],
+    ids=" ".join,
+)
+def test_in_an_empty_database_a_queue_is_told_how_it_comes_to_be(db, arguments, said):
+    empty_tables()
+
+    with pytest.raises(CommandError) as caught:
+        mqlite(*arguments)
+
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["cancel", "release", "run-now"])
+def test_in_an_empty_database_there_is_no_message_to_steer(db, command, capsys):
+    empty_tables()
+    more = [] if command == "run-now" else ["--yes"]
+
+    with pytest.raises(SystemExit) as ended:
+        call_command("mqlite", command, "1", *more)
+
+    assert ended.value.code == 1
+    assert "it is not there; there has never been a message #1" in capsys.readouterr().out
