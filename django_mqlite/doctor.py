@@ -71,9 +71,9 @@ def _version(text: str) -> tuple[int, int, int]:
 
 
 def _of_checks(using: str) -> Iterator[Finding]:
-    """Those that the project has silenced stay silent."""
-    for message in run_checks(databases=[using]):
-        if str(message.id).startswith("mqlite.") and not message.is_silenced():
+    """Ours alone; those that the project has silenced stay silent."""
+    for message in run_checks(tags=["mqlite"], databases=[using]):
+        if not message.is_silenced():
             yield Finding(
                 level="error" if message.is_serious() else "warning",
                 id=str(message.id),
