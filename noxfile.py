@@ -27,7 +27,7 @@ def django_engine(session: nox.Session) -> None:
 
 
 @nox.session(name="sqlite-current")
-@nox.parametrize(("python", "django"), [("3.11", "5.2"), ("3.12", "6.0")])
+@nox.parametrize(("python", "django"), [("3.11", "5.2"), ("3.13", "6.1")])
 def sqlite_current(session: nox.Session, django: str) -> None:
     """The whole suite on the SQLite that pysqlite3 brings along."""
     session.install("--editable", ".[dev,sqlite]", f"Django~={django}.0")

@@ -10,7 +10,6 @@ from django.db.backends.sqlite3 import base
 from .connection import Connection, Cursor
 from .creation import DatabaseCreation
 from .driver import Database
-from .features import DatabaseFeatures
 from .options import completed
 from .threads import close_with_thread
 
@@ -22,7 +21,6 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     Database = Database
     creation_class = DatabaseCreation
-    features_class = DatabaseFeatures
 
     def get_connection_params(self) -> dict[str, Any]:
         options = completed(

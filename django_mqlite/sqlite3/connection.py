@@ -14,6 +14,7 @@ from random import uniform
 from typing import Any, TypeVar
 
 from .driver import Database
+from .limits import compiled_limit
 from .turnstile import turnstile_of
 
 T = TypeVar("T")
@@ -55,6 +56,11 @@ class Connection(Database.Connection):  # type: ignore[misc]
             return self.is_trying or bool(self.in_transaction)
         except Database.ProgrammingError:  # closed
             return False
+
+    if not hasattr(Database.Connection, "getlimit"):  # pysqlite3 0.6 has none, and Django asks
+
+        def getlimit(self, category: int) -> int:
+            return compiled_limit(category)
 
     def cursor(self, factory: Any = None) -> Any:
         return super().cursor(factory or Cursor)

@@ -26,6 +26,7 @@ from django.test.utils import isolate_apps
 
 from django_mqlite.sqlite3 import base
 from django_mqlite.sqlite3.driver import Database
+from django_mqlite.sqlite3.limits import compiled_limit
 from tests.support.engines import database, execute
 
 
@@ -374,10 +375,18 @@ def test_a_forked_process_opens_a_connection_of_its_own(engine):
     assert execute(engine, "SELECT a FROM t") == [(1,), (2,)]
 
 
-def test_as_many_parameters_are_told_as_sqlite_takes(engine):
-    limit = engine.features.max_query_params
+def test_the_limits_that_were_compiled_in_are_the_ones_in_force(engine):
+    """Python's driver knows them itself, so there they can be compared."""
     if hasattr(Database.Connection, "getlimit"):
-        limit = min(limit, engine.connection.getlimit(9))
+        assert compiled_limit(9) == engine.connection.getlimit(9)
+        assert compiled_limit(2) == engine.connection.getlimit(2)
+    with pytest.raises(Database.ProgrammingError, match="99"):
+        compiled_limit(99)
+
+
+def test_as_many_parameters_are_told_as_sqlite_takes(engine):
+    limit = engine.connection.getlimit(9)
+    assert engine.features.max_query_params <= limit
 
     (row,) = execute(engine, f"SELECT 1 IN ({', '.join(['%s'] * limit)})", [0] * limit)
 

@@ -1,6 +1,7 @@
 """Run the suite on the SQLite of pysqlite3 instead of the one Python was built with."""
 
 import os
+import sqlite3
 import sys
 
 ASKED = os.environ.get("MQLITE_TEST_CURRENT_SQLITE") == "1"
@@ -20,5 +21,8 @@ def install_if_asked() -> None:
 
     if pysqlite3.dbapi2.sqlite_version_info < OLDEST_CURRENT:
         raise RuntimeError(f"pysqlite3 brings only SQLite {pysqlite3.dbapi2.sqlite_version}.")
+    for name in dir(sqlite3):  # numbers that pysqlite3 does not name, and Django does
+        if name.startswith("SQLITE_LIMIT_"):
+            setattr(pysqlite3, name, getattr(sqlite3, name))
     sys.modules["sqlite3"] = pysqlite3
     sys.modules["sqlite3.dbapi2"] = pysqlite3.dbapi2
