@@ -42,6 +42,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         # Any sqlite3.connect() only calls the factory, so Django's own opens pysqlite3's as well.
         connection = super().get_new_connection(conn_params)
+        connection.set_own_wait(0)  # whatever an init command has said of it
         if self._journal_mode is not None:
             self._set_journal_mode(connection)
         close_with_thread(self, connection)

@@ -133,13 +133,14 @@ class Connection(Database.Connection):  # type: ignore[misc]
     @contextmanager
     def own_wait(self) -> Iterator[None]:
         """SQLite's own wait inside, for what cannot be tried twice."""
-        self._set_own_wait(self.patience)
+        self.set_own_wait(self.patience)
         try:
             yield
         finally:
-            self._set_own_wait(0)
+            self.set_own_wait(0)
 
-    def _set_own_wait(self, seconds: float) -> None:
+    def set_own_wait(self, seconds: float) -> None:
+        """How long SQLite itself waits, before it says that it is busy."""
         super().execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}").fetchall()
 
 

@@ -97,6 +97,12 @@ def test_a_wrong_option_is_refused_by_name(open_database, options, said):
     assert "DATABASES['engine']['OPTIONS']" in str(refused.value)
 
 
+def test_sqlites_own_wait_stays_off_whatever_an_init_command_says(open_database):
+    engine = open_database(init_command="PRAGMA busy_timeout = 5000")
+
+    assert pragma(engine, "busy_timeout") == 0
+
+
 def test_the_options_for_djangos_engine_do_as_well(open_database):
     from django_mqlite.conf import sqlite_options  # noqa: PLC0415 - beside the one test
 
