@@ -3,6 +3,7 @@
 import logging
 import sqlite3
 from contextlib import closing, contextmanager
+from types import SimpleNamespace
 
 import pytest
 from django.db import connection
@@ -12,7 +13,8 @@ from django_mqlite import Reject, Retry
 from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
 from django_mqlite.types import State
-from django_mqlite.worker.consumer import REAP_SOON, Consumer
+from django_mqlite.worker import consumer as consumer_module
+from django_mqlite.worker.consumer import LATEST, REAP_SOON, Consumer
 from django_mqlite.worker.executor import Finished
 from django_mqlite.worker.faults import FIRST_REST
 from django_mqlite.worker.options import WorkerOptions
@@ -416,3 +418,34 @@ def test_each_delivery_is_counted_once_as_it_ended(queue, make_consumer, pool):
         (settled.pk, "completed"),
     ]
     assert state_of(lost) == "locked"
+
+
+class Reaps:
+    """A reaper that notes when it is asked."""
+
+    def __init__(self, said):
+        self._said = said
+
+    def poll(self):
+        self._said.append("reaped")
+        return 60
+
+
+@pytest.mark.parametrize(
+    ("late_by", "order"), [(0, ["started"]), (LATEST, ["reaped", "started"])], ids=["due", "late"]
+)
+def test_what_waits_for_a_free_thread_goes_before_what_is_due_but_not_for_long(
+    make_consumer, pool, queue, monkeypatch, late_by, order
+):
+    said = []
+    consumer = make_consumer()
+    monkeypatch.setattr(pool, "start", lambda message: said.append("started"))
+    consumer._reaper = Reaps(said)
+    consumer._version = consumer._messages.data_version()
+    enqueue(queue, 1)
+    monkeypatch.setattr(consumer_module, "time", SimpleNamespace(monotonic=lambda: 1_000.0))
+    consumer._reap_at = 1_000.0 - late_by
+
+    consumer.poll()
+
+    assert said == order

@@ -2,6 +2,7 @@
 
 import logging
 from datetime import timedelta
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -10,8 +11,11 @@ from django.test.utils import CaptureQueriesContext
 
 from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
+from django_mqlite.worker import lease_keeper
 from django_mqlite.worker.lease_keeper import LONGEST_REST, SHORTEST_REST, LeaseKeeper
+from django_mqlite.worker.pool import Pool
 from tests.support.verbs import enqueue_and_claim, reap, row_of, state_of
+from tests.support.waiting import wait_until
 
 LEASE = timedelta(seconds=30)
 
@@ -53,6 +57,35 @@ def test_a_fresh_lease_is_left_alone_and_looked_at_soon(keeper, message, clock):
     assert list(captured) == []
     assert row_of(message) == before
     assert rest == SHORTEST_REST
+
+
+def test_a_message_that_is_started_ends_the_rest_of_an_idle_keeper(message, monkeypatch):
+    monkeypatch.setattr(lease_keeper, "IDLE_REST", 3600)
+    looked = Event()
+    pool = Pool(lambda message: None, threads=0, on_finished=lambda: None)
+    keeper = LeaseKeeper("default", pool)
+    monkeypatch.setattr(keeper, "poll", lambda: looked.set() or 0)
+    keeper.start()
+    wait_until(looked.is_set, "the keeper to look")
+    wait_until(lambda: not pool.busy.is_set(), "the keeper to rest")
+    looked.clear()
+
+    pool.start(message)
+
+    wait_until(looked.is_set, "the keeper to look again")
+    keeper.stop()
+    assert not keeper._thread.is_alive()
+
+
+def test_an_idle_keeper_ends_at_once(monkeypatch):
+    monkeypatch.setattr(lease_keeper, "IDLE_REST", 3600)
+    pool = Pool(lambda message: None, threads=0, on_finished=lambda: None)
+    keeper = LeaseKeeper("default", pool)
+    keeper.start()
+
+    keeper.stop()
+
+    assert not keeper._thread.is_alive()
 
 
 def test_without_messages_it_only_rests(keeper):

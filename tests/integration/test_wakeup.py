@@ -63,6 +63,21 @@ def test_a_notice_ends_the_rest_also_one_that_came_before(wakeup):
     assert select.select([wakeup._reader], [], [], 0)[0] == []
 
 
+def test_a_notice_after_a_rest_ends_the_next_one(wakeup):
+    for _ in range(3):
+        wakeup.notify()
+        wakeup.wait(LONG)
+
+    assert select.select([wakeup._reader], [], [], 0)[0] == []
+
+
+def test_of_notices_that_come_together_one_is_sent(wakeup):
+    for _ in range(3):
+        wakeup.notify()
+
+    assert wakeup._reader.recv(10) == b"!"
+
+
 def test_more_notices_than_anybody_reads_do_not_block(wakeup):
     for _ in range(100_000):
         wakeup.notify()
