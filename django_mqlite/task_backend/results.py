@@ -55,6 +55,8 @@ def task_of(facts: TaskFacts) -> Any:
     found = registered_task(facts.path)
     if facts.backend not in task_backends.settings:
         raise UnknownTask(facts.path, f"its backend {facts.backend!r} is not in TASKS")
+    if not hasattr(task_backends[facts.backend], "result_ttl_ms"):
+        raise UnknownTask(facts.path, f"its backend {facts.backend!r} is another one now")
     said = {
         "backend": facts.backend,
         "queue_name": facts.queue,

@@ -63,18 +63,25 @@ class Attempt:
     message: "Message"
     task: Any
     result: Any
+    sender: type
+    retain_ms: int
 
     @classmethod
     def of(cls, message: "Message") -> "Attempt":
-        """The attempt that the delivery of this message is. Raises UnknownTask and NotATask."""
+        """The attempt that the delivery of this message is. Raises UnknownTask and NotATask.
+
+        Whatever can be wrong with the settings is found out here, before the task has run.
+        """
         facts = task_facts(message)
         task = task_of(facts)
-        return cls(message=message, task=task, result=result_from(facts, task))
-
-    @property
-    def sender(self) -> type:
-        """Of its signals."""
-        return type(self.task.get_backend())
+        backend = task.get_backend()
+        return cls(
+            message=message,
+            task=task,
+            result=result_from(facts, task),
+            sender=type(backend),
+            retain_ms=backend.result_ttl_ms,
+        )
 
     @property
     def args(self) -> list[Any]:
@@ -100,10 +107,9 @@ class Attempt:
         except ReturnValueRefused as error:
             rejection = Rejection(reason=error.reason, description=error.description)
             return Conclusion(outcome=rejection, error=error)
-        backend = self.task.get_backend()
         self.message.result = json.loads(encoded)
         self.message.on_completed = partial(tell_finished, self.message)
-        return Conclusion(outcome=Completion(result=encoded, retain_ms=backend.result_ttl_ms))
+        return Conclusion(outcome=Completion(result=encoded, retain_ms=self.retain_ms))
 
     def _own_backoff(self) -> int | None:
         said = options_of(self.task).backoff

@@ -4,6 +4,7 @@ import pytest
 
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.task_backend import UnknownTask
+from django_mqlite.task_backend.compat import signals
 from django_mqlite.task_facts import TASK
 
 from . import calls
@@ -76,6 +77,29 @@ def test_a_backend_that_is_not_in_the_settings_is_said_to_be_so(tasks_queue, run
 
     (error,) = DeadLetter.objects.get().errors
     assert "its backend 'elsewhere' is not in TASKS" in error["message"]
+
+
+def test_a_backend_that_is_another_one_now_is_said_to_be_so(tasks_queue, run_all, settings):
+    ours = settings.TASKS["default"]
+    dummy = signals.__name__.replace(".signals", ".backends.dummy.DummyBackend")
+    settings.TASKS = {"default": ours, "other": {**ours, "BACKEND": dummy}}
+    enqueue(f"{HERE}.calls.note", properties={"backend": "other"}, max_delivery_count=1)
+    run_all()
+
+    (error,) = DeadLetter.objects.get().errors
+    assert "its backend 'other' is another one now" in error["message"]
+    assert calls.seen == []
+
+
+def test_wrong_settings_are_found_out_before_the_task_has_run(tasks_queue, run_all, settings):
+    enqueue(f"{HERE}.calls.note", max_delivery_count=2)
+    wrong = {"OPTIONS": {"RESULT_TTL": "a week"}}
+    settings.TASKS = {"default": {**settings.TASKS["default"], **wrong}}
+    run_all()
+
+    (error, _) = DeadLetter.objects.get().errors
+    assert "RESULT_TTL" in error["message"]
+    assert calls.seen == []
 
 
 def test_a_queue_that_the_backend_has_no_more_is_said_to_be_so(tasks_queue, run_all, settings):
