@@ -1,0 +1,34 @@
+"""docs/command-line.md names every subcommand with its options, and every code of `why`."""
+
+import re
+from argparse import ArgumentParser
+
+import pytest
+
+from django_mqlite.management.inspection import SUBCOMMANDS
+from tests.support.source import PACKAGE, ROOT
+
+PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+CODE = re.compile(r'(?:_because\(\s*message,\s*|code=)"(\w+)"')
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_a_subcommand_is_in_the_docs_with_each_of_its_options(name):
+    parser = ArgumentParser()
+    SUBCOMMANDS[name].add_arguments(parser)
+    options = re.findall(r"(--[a-z-]+)", parser.format_usage())
+
+    (entry,) = re.findall(rf"^\|[^|]*`{name}[ `].*$", PAGE, re.MULTILINE)
+
+    assert [option for option in options if option not in entry] == []
+
+
+def test_every_code_of_why_is_in_the_docs_and_no_other():
+    codes = set(CODE.findall((PACKAGE / "reasons.py").read_text(encoding="utf-8")))
+    _, _, section = PAGE.partition("### The codes")
+    table, _, _ = section.partition("\n## ")
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", table, re.MULTILINE)
+    named = {code for row in rows for code in re.findall(r"`(\w+)`", row)} - {"code"}
+
+    assert len(codes) >= 16
+    assert codes == named
