@@ -18,12 +18,16 @@ def with_link(check: Check) -> Check:
     def linked(
         app_configs: Any = None, databases: Sequence[str] | None = None, **_: Any
     ) -> list[CheckMessage]:
-        messages = check(app_configs=app_configs, databases=databases)
-        for message in messages:
-            message.hint = f"{message.hint or ''} See {PAGE}#{anchor(str(message.id))}.".strip()
-        return messages
+        return linked_hints(check(app_configs=app_configs, databases=databases))
 
     return linked
+
+
+def linked_hints(messages: list[CheckMessage]) -> list[CheckMessage]:
+    """The messages, each with that place at the end of its hint."""
+    for message in messages:
+        message.hint = f"{message.hint or ''} See {PAGE}#{anchor(str(message.id))}.".strip()
+    return messages
 
 
 def anchor(id: str) -> str:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from . import clock
-from .handlers import get_handlers
+from .handlers import get_handlers, queues_of_kinds
 from .reasons import Gone, Surroundings, reason_for, reason_for_gone
 from .store import explain as store
 from .types import Explanation, State
@@ -26,7 +26,8 @@ def _surroundings(connection: Any, message: store.Situation) -> Surroundings:
     if message.state != State.ACTIVE:
         return around
     if not around.workers_of(message.queue):
-        return around.without_worker(has_handler=message.queue in get_handlers())
+        handled = message.queue in {*get_handlers(), *queues_of_kinds()}
+        return around.without_worker(has_handler=handled)
     return around.in_line(store.ahead(connection, message))
 
 

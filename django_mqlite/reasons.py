@@ -206,15 +206,14 @@ def _dead_lettered(message: Situation, around: Surroundings) -> Explanation:
 
 
 def _completed(message: Situation, around: Surroundings) -> Explanation:
-    kept_until = message.finished_at + message.retain_completed_ms
     return _because(
         message,
         "completed",
         _("was completed at %(at)s and is kept until %(until)s"),
         at=time_of(message.finished_at, now=around.now),
-        until=time_of(kept_until, now=around.now),
+        until=time_of(message.kept_until, now=around.now),
         finished_at=_iso(message.finished_at),
-        kept_until=_iso(kept_until),
+        kept_until=_iso(message.kept_until),
     )
 
 

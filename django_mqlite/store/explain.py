@@ -36,7 +36,7 @@ class Situation(NamedTuple):
     error_message: str | None
     paused: int
     dead_letter_on_expire: int
-    retain_completed_ms: int
+    kept_until: int
 
 
 SITUATION = Statement(
@@ -48,7 +48,7 @@ SITUATION = Statement(
            m.finished_at, m.dead_letter_reason, m.dead_letter_description,
            m.errors IS NOT NULL,
            json_extract(m.errors, '$[#-1].class'), json_extract(m.errors, '$[#-1].message'),
-           q.paused, q.dead_letter_on_expire, q.retain_completed_ms
+           q.paused, q.dead_letter_on_expire, m.kept_until
       FROM mqlite_messages AS m
      CROSS JOIN mqlite_queues AS q ON q.name = m.queue
      WHERE m.id = %(id)s

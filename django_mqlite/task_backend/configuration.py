@@ -7,6 +7,7 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 
+from ..check_links import linked_hints
 from ..conf import get_settings
 from ..durations import milliseconds
 from ..names import checked_name
@@ -32,7 +33,7 @@ def served_queues(queues: Iterable[str]) -> set[str]:
 
 def check_backend(backend: Any) -> list[CheckMessage]:
     """What is wrong with the entry of this backend in TASKS."""
-    return [*_check_options(backend), *_check_queues(backend)]
+    return linked_hints([*_check_options(backend), *_check_queues(backend)])
 
 
 def _check_options(backend: Any) -> Iterator[CheckMessage]:
@@ -70,5 +71,5 @@ def _check_windows(backend: Any, where: str) -> Iterator[CheckMessage]:
                 f"{where}: queue {name!r} tells repeats for longer than a result is kept: the "
                 "second enqueue of a unique task may find no result to give back.",
                 hint="Make RESULT_TTL at least as long as the queue's dedup_window.",
-                id="mqlite.W006",
+                id="mqlite.W012",
             )
