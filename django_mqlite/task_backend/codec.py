@@ -45,13 +45,13 @@ def encoded_call(
     Strict on purpose: what JSON would turn into something else (tuples, enums, keys that are not
     strings) is refused here, where the caller sees it, and not found out by the task.
     """
+    _check_keys(kwargs, "kwargs")
     try:
         # Of the function itself, not of one that it wraps and may call differently.
         signature = inspect.signature(function, follow_wrapped=False)
         signature.bind(*(["context"] if takes_context else []), *args, **kwargs)
     except TypeError as error:
         raise TypeError(f"{function.__qualname__}() cannot be called so: {error}") from None
-    _check_keys(kwargs, "kwargs")
     named = {f"args[{place}]": value for place, value in enumerate(args)}
     named |= {f"argument {name!r}": value for name, value in kwargs.items()}
     for name, value in named.items():

@@ -1,5 +1,6 @@
 """Tasks to be enqueued by tests."""
 
+from functools import wraps
 from typing import Any
 
 from django_mqlite import Reject, Retry
@@ -43,6 +44,22 @@ def named(*, queue, task, delay, self):
 @task()
 def one_or_two(first, second=None):
     return [first, second]
+
+
+def greeted(function):
+    """A decorator that gives the function an argument of its own."""
+
+    @wraps(function)
+    def call(*args):
+        return function("hello", *args)
+
+    return call
+
+
+@task()
+@greeted
+def greet(greeting, name):
+    return f"{greeting} {name}"
 
 
 @task()

@@ -20,10 +20,13 @@ from hypothesis import strategies as st
 from django_mqlite import MessageTooLarge
 from django_mqlite.models import Message
 from django_mqlite.task_backend.codec import MAX_DEPTH, encoded_call
+from django_mqlite.task_backend.compat import task_backends
 
 from . import calls
 
 pytestmark = pytest.mark.django_db
+
+BACKEND = task_backends["default"]
 
 
 class Colour(enum.Enum):
@@ -172,6 +175,20 @@ def test_a_call_that_is_too_large_is_refused_and_its_largest_argument_named(task
 def test_a_call_that_the_function_does_not_take_is_refused(tasks_queue, args, kwargs):
     with pytest.raises(TypeError, match=r"one_or_two\(\) cannot be called so: "):
         calls.one_or_two.enqueue(*args, **kwargs)
+
+
+def test_a_decorator_may_call_its_function_with_other_arguments(tasks_queue, run_all):
+    result = calls.greet.enqueue("Ada")
+    run_all()
+
+    result.refresh()
+
+    assert result.return_value == "hello Ada"
+
+
+def test_the_name_of_an_argument_is_text(tasks_queue):
+    with pytest.raises(TypeError, match="kwargs has the key 1"):
+        BACKEND.enqueue(calls.note, [], {1: 2})
 
 
 def test_the_context_is_not_the_callers_to_give(tasks_queue):
