@@ -143,6 +143,7 @@ def _give_back(
         facts: dict[str, object] = {
             "reason": ending.dead_letter_reason,
             "description": _described(settlement),
+            "content_type": message.content_type,
             "exception": settlement.error if isinstance(settlement.error, BaseException) else None,
         }
         tell.append(partial(_send, signals.message_dead_lettered, connection, message, **facts))

@@ -16,8 +16,8 @@ message_abandoned = Signal()
 """A delivery failed and there will be another. Also `delivery_count`, `visible_at`, `error`."""
 
 message_dead_lettered = Signal()
-"""Also `delivery_count`, `reason`, `description`, and `exception`, what its handler has raised or
-None."""
+"""Also `delivery_count`, `content_type`, `reason`, `description`, and `exception`, what its handler
+has raised or None."""
 
 message_deferred = Signal()
 """Set aside by its handler; claim_deferred() brings it back. Also `delivery_count`."""

@@ -35,7 +35,12 @@ def _tell_dead(
     sender: type[Any], using: str, message: Released, reason: str, description: str
 ) -> None:
     signals.message_dead_lettered.send_robust(
-        sender, reason=reason, description=description, exception=None, **_facts(using, message)
+        sender,
+        reason=reason,
+        description=description,
+        content_type=message.content_type,
+        exception=None,
+        **_facts(using, message),
     )
 
 

@@ -21,13 +21,16 @@ class Released:
     message_id: int
     state: str
     delivery_count: int
+    content_type: str | None
 
 
 def released_rows(rows: Iterable[tuple[Any, ...]]) -> list[Released]:
     """What such a statement returns, in one shape."""
     return [
-        Released(queue=queue, message_id=id, state=state, delivery_count=deliveries)
-        for queue, id, state, deliveries in rows
+        Released(
+            queue=queue, message_id=id, state=state, delivery_count=deliveries, content_type=kind
+        )
+        for queue, id, state, deliveries, kind in rows
     ]
 
 
@@ -66,7 +69,7 @@ RELEASE_EXPIRED = Statement(
              WHERE e.state = 'locked' AND e.locked_until <= %(now)s
              LIMIT %(limit)s)
      WHERE m.id = bounded
-    RETURNING queue, id, state, delivery_count
+    RETURNING queue, id, state, delivery_count, content_type
     """,
 )
 
@@ -110,7 +113,7 @@ RELEASE_WORKER = Statement(
              WHERE e.state = 'locked' AND e.locked_by = %(worker)s
              LIMIT %(limit)s)
      WHERE m.id = bounded
-    RETURNING queue, id, state, delivery_count
+    RETURNING queue, id, state, delivery_count, content_type
     """,
 )
 
@@ -185,7 +188,7 @@ BURY_EXPIRED = Statement(
                    CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = wanted.value
                    WHERE m.expires_at > 0 AND m.expires_at <= %(now)s
                      AND m.state IN ('active', 'deferred', 'scheduled'))
-    RETURNING queue, id, state, delivery_count
+    RETURNING queue, id, state, delivery_count, content_type
     """,
 )
 

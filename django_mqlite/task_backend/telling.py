@@ -46,11 +46,18 @@ def _send(result: Any) -> None:
 
 
 def tell_failed(
-    *, message_id: int, using: str, exception: BaseException | None = None, **facts: Any
+    *,
+    message_id: int,
+    using: str,
+    content_type: str | None,
+    exception: BaseException | None,
+    **facts: Any,
 ) -> None:
     """A message is a dead letter, whoever made it one: a worker, a reaper, a reject by hand."""
+    if content_type != TASK:
+        return
     model: type[Message] = apps.get_model("django_mqlite", "Message")
-    dead = model.objects.using(using).filter(pk=message_id, content_type=TASK).first()
+    dead = model.objects.using(using).filter(pk=message_id).first()
     if dead is not None:
         tell_finished(dead, exception)
 

@@ -214,7 +214,10 @@ def test_an_unknown_option_is_an_error_with_the_one_that_was_meant(use):
 
     (error,) = backend.check()
 
-    assert (error.id, error.hint) == ("mqlite.E005", "Did you mean 'RESULT_TTL'? See docs/checks.md#mqlitee005.")
+    assert (error.id, error.hint) == (
+        "mqlite.E005",
+        "Did you mean 'RESULT_TTL'? See docs/checks.md#mqlitee005.",
+    )
 
 
 @pytest.mark.parametrize("name", ["my mails", "", "é", 7])
