@@ -4,10 +4,10 @@ INSTALLED := .venv/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint docs links model crash soak clean
+.PHONY: help demo test serve lint docs links model crash soak screenshots clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
 
 demo: $(INSTALLED) ## Run the shop, two workers and a kill, and account for every order
 	@$(BIN)/python -m example_project.demo
@@ -41,6 +41,9 @@ crash: $(INSTALLED) ## Run the tests that kill real processes, with 200 kills ea
 
 soak: $(INSTALLED) ## Run a producer and a worker for MINUTES=30, and see whether anything grows
 	@$(BIN)/python -m benchmarks.soak --minutes $${MINUTES:-30}
+
+screenshots: $(INSTALLED) ## Write the screenshots of docs/admin.md anew; wants chromium
+	@MQLITE_SCREENSHOTS=docs/screenshots $(PYTEST) tests/browser
 
 clean: ## Remove the virtual environments and every cache
 	rm -rf .venv .nox .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist

@@ -1,4 +1,4 @@
-"""Django settings of the benchmarks: one file in a temporary directory, no admin."""
+"""Django settings of the benchmarks: one file in a temporary directory."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,39 @@ DATABASES = {
         else sqlite_options(synchronous=SYNCHRONOUS),
     }
 }
-INSTALLED_APPS = ["django_mqlite", "benchmarks"]
+INSTALLED_APPS = [
+    "django_mqlite",
+    "benchmarks",
+    # For the admin's pages.
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+ROOT_URLCONF = "benchmarks.urls"
+ALLOWED_HOSTS = ["testserver"]
+STATIC_URL = "static/"
 TASKS = {"default": {"BACKEND": "django_mqlite.task_backend.MqliteBackend"}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 SECRET_KEY = "not a secret"

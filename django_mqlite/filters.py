@@ -59,18 +59,22 @@ def check_filter(expression: str) -> None:
 
 def lets_in(expression: str, names: dict[str, Any], *, subscription: str) -> bool:
     """Whether the filter is true of the message. One that fails is not: closed, and logged."""
-    if not expression:
-        return True
     try:
-        program = compiled(expression)
-        answer = program.execute(names)
-        if not isinstance(answer, bool):
-            raise TypeError(f"it is {answer!r:.100} and neither true nor false")
+        return judge(expression, names)
     except ImproperlyConfigured:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a filter does, the others are published to
         logger.warning("the filter of subscription %s failed: %s", subscription, error)
         return False
+
+
+def judge(expression: str, names: dict[str, Any]) -> bool:
+    """Whether the filter is true of the message; raises whatever is wrong with it."""
+    if not expression:
+        return True
+    answer = compiled(expression).execute(names)
+    if not isinstance(answer, bool):
+        raise TypeError(f"it is {answer!r:.100} and neither true nor false")
     return answer
 
 

@@ -259,15 +259,17 @@ class DeadLetter(Message):
 class Subscription(models.Model):
     """A topic's message is copied to the queue of the subscription's name if `filter` is true."""
 
-    subscription = models.TextField(primary_key=True)
-    topic = models.TextField()
-    filter = models.TextField(default="", blank=True)
-    created_at = EpochMillisecondsField()
+    subscription = models.TextField(_("subscription"), primary_key=True)
+    topic = models.TextField(_("topic"))
+    filter = models.TextField(_("filter"), default="", blank=True)
+    created_at = EpochMillisecondsField(_("created at"))
 
     objects: ClassVar[SubscriptionManager] = SubscriptionManager()
 
     class Meta:
         db_table = "mqlite_subscriptions"
+        verbose_name = _("subscription")
+        verbose_name_plural = _("subscriptions")
 
     def __str__(self) -> str:
         return f"{self.subscription} of {self.topic}"

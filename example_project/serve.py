@@ -24,7 +24,7 @@ TO_DO = """
      {url}admin/django_mqlite/deadletter/
   4. Fill the stock:        {url}admin/shop/article/
      and redrive the letter: select it among the dead letters, choose "Redrive", confirm.
-  5. Messages and queues:   {url}admin/django_mqlite/
+  5. Everything at a glance: {url}admin/django_mqlite/queue/
 
   Ctrl-C ends the shop and the worker. The database stays: {database}
 """

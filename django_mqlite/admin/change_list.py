@@ -10,28 +10,24 @@ from django.http import HttpRequest
 if TYPE_CHECKING:
     from .read_only import ReadOnlyAdmin
 
-LAST_PAGE = 1_000_000
-"""Beyond it a page number is a mistake, and OFFSET would walk for minutes or overflow."""
-
 
 class UncountedChangeList(ChangeList):
     """A page of a list, made without counting the rows.
 
-    The ids come first, one more than the page shows, which says whether there is a next page. Only
-    then the rows: where no index has the order, whole rows would go through the sorter.
+    The ids come first, and with them where the next page begins. Only then the rows: whole rows
+    would go through the sorter, or be read to be left out.
     """
 
     model_admin: "ReadOnlyAdmin"
 
     def get_results(self, request: HttpRequest) -> None:
-        if not 1 <= self.page_num <= LAST_PAGE:
-            raise IncorrectLookupParameters
-        start = (self.page_num - 1) * self.list_per_page
-        ids = list(
-            self.queryset.values_list("pk", flat=True)[start : start + self.list_per_page + 1]
-        )
-        self.has_next_page = len(ids) > self.list_per_page
-        self.result_list: Any = self.model_admin.page_of(ids[: self.list_per_page])
+        self.place = request.GET.get(PAGE_VAR) or None
+        try:
+            found = self.model_admin.find(request, self.queryset, self.place)
+        except ValueError as error:
+            raise IncorrectLookupParameters from error
+        self.next_place = found.next
+        self.result_list: Any = self.model_admin.page_of(found.ids)
         # Equal, so that the templates speak of no total and offer no selection across pages.
         self.result_count = self.full_result_count = len(self.result_list)
         self.show_full_result_count = False
@@ -43,14 +39,11 @@ class UncountedChangeList(ChangeList):
         return list(self.model_admin.get_ordering(request))
 
     @property
-    def previous_page_url(self) -> str | None:
-        """The link to the page before, None on the first."""
-        return self._page_url(self.page_num - 1) if self.page_num > 1 else None
+    def first_page_url(self) -> str | None:
+        """The link to the beginning, None there."""
+        return self.get_query_string(remove=[PAGE_VAR]) if self.place else None
 
     @property
     def next_page_url(self) -> str | None:
         """The link to the page after, None on the last."""
-        return self._page_url(self.page_num + 1) if self.has_next_page else None
-
-    def _page_url(self, number: int) -> str:
-        return self.get_query_string({PAGE_VAR: number})
+        return self.get_query_string({PAGE_VAR: self.next_place}) if self.next_place else None

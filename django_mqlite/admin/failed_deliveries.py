@@ -20,7 +20,8 @@ TRACEBACK = """
 def failed_deliveries(errors: list[Mapping[str, Any]]) -> SafeString:
     """Each failure with who and when, the last one first; its traceback opens on a click."""
     return format_html(
-        "<ol reversed>{}</ol>",
+        """<ol reversed start="{}">{}</ol>""",
+        len(errors),
         format_html_join("", "<li>{}</li>", ((_failure(error),) for error in reversed(errors))),
     )
 

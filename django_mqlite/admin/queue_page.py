@@ -2,15 +2,21 @@
 
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.core.exceptions import ImproperlyConfigured
+from django.db import OperationalError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from ..conf import get_settings
 from ..models import Queue
+from ..spoken import length
+from .queue_form import QueueForm
 from .read_only import ReadOnlyAdmin
 
-FIELDSETS: list[tuple[Any, Any]] = [
+SHOWN: list[tuple[Any, Any]] = [
     (None, {"fields": ["name", "kind", "paused", "declared"]}),
     (
         _("Delivery"),
@@ -34,11 +40,55 @@ FIELDSETS: list[tuple[Any, Any]] = [
 ]
 
 
-class QueuePage(ReadOnlyAdmin):
-    """The row is shown, not edited: the next migrate would undo what settings say otherwise."""
+EDITED: list[tuple[Any, Any]] = [
+    SHOWN[0],
+    (
+        _("Delivery"),
+        {
+            "fields": [
+                "ordering_mode",
+                "lock_duration",
+                "max_delivery_count",
+                "backoff_base",
+                "backoff_max",
+                "default_ttl",
+                "dead_letter_on_expire",
+                "dedup_window",
+            ]
+        },
+    ),
+    SHOWN[2],
+    SHOWN[3],
+]
 
-    fieldsets = FIELDSETS
-    readonly_fields = [field for _name, options in FIELDSETS for field in options["fields"]]
+
+class QueuePage(ReadOnlyAdmin):
+    """Shown; and edited unless settings declare it: the next migrate would undo that."""
+
+    form = QueueForm
+
+    def has_change_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
+        if not (self.has_view_permission(request) and self.holds(request, "change_queue")):
+            return False
+        return obj is None or obj.name not in get_settings().queues
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[tuple[Any, Any]]:
+        return EDITED if self.has_change_permission(request, obj) else SHOWN
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        readable = [SHOWN[0], SHOWN[3]] if self.has_change_permission(request, obj) else SHOWN
+        return [field for _name, options in readable for field in options["fields"]]
+
+    def save_model(self, request: HttpRequest, obj: Queue, form: Any, change: bool) -> None:
+        Queue.objects.declare(obj.name, form.config())
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **options: Any) -> HttpResponse:
+        try:
+            return super().changeform_view(request, *args, **options)
+        except (ImproperlyConfigured, OperationalError) as error:
+            text = gettext("Nothing was changed: %(error)s") % {"error": error}
+            self.message_user(request, text, messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
 
     @admin.display(description=_("configured by"))
     def declared(self, queue: Queue) -> str:
@@ -82,6 +132,26 @@ class QueuePage(ReadOnlyAdmin):
     @admin.display(description=_("dead letters: maximum bytes"))
     def dlq_max_bytes(self, queue: Queue) -> str:
         return _bound(queue.dlq_max_bytes) or f"{queue.dlq_max_bytes:,}"
+
+
+def retention(queue: Queue) -> list[str]:
+    """How long the queue keeps what is over, in a few words each; the setting's bounds included."""
+    default = get_settings()
+    age = queue.dlq_max_age_ms or default.dlq_max_age_ms
+    count = queue.dlq_max_count or default.dlq_max_count
+    size = queue.dlq_max_bytes or default.dlq_max_bytes
+    said = [
+        gettext("completed: %(time)s") % {"time": length(queue.retain_completed_ms)}
+        if queue.retain_completed_ms
+        else gettext("completed: deleted at once")
+    ]
+    if age > 0:
+        said.append(gettext("dead letters: %(time)s") % {"time": length(age)})
+    if count > 0:
+        said.append(gettext("dead letters: at most %(count)d") % {"count": count})
+    if size > 0:
+        said.append(gettext("dead letters: at most %(size)s") % {"size": filesizeformat(size)})
+    return said
 
 
 def seconds(milliseconds: int) -> str:

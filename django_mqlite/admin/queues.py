@@ -1,80 +1,68 @@
-"""Queues: how deep, how configured, paused or not."""
+"""Queues: how deep, how quick, paused or not, and who works on them."""
 
-from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE
+from django.core.exceptions import PermissionDenied
 from django.db import OperationalError
-from django.db.models import Model, QuerySet
-from django.http import HttpRequest
-from django.urls import reverse
-from django.utils.html import format_html
-from django.utils.http import urlencode
-from django.utils.timesince import timesince
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from .. import clock
-from ..fields import EPOCH, moment
 from ..models import Queue
 from ..transactions import write_transaction
-from ..types import State
 from .log import log
+from .overview import overview
 from .queue_page import QueuePage
 
 
-def depth(state: State, label: Any) -> Callable[[Any], Any]:
-    """The column that counts the messages in `state`, with a link to them."""
-
-    @admin.display(description=label)
-    def column(queue: Any) -> Any:
-        count = queue.stats.counts[state]
-        if not count:
-            return 0
-        url = reverse("admin:django_mqlite_message_changelist")
-        query = urlencode({"queue": queue.name, "state": state.value})
-        return format_html('<a href="{}?{}">{}</a>', url, query, count)
-
-    return column
-
-
-DEPTHS = (
-    depth(State.ACTIVE, _("active")),
-    depth(State.LOCKED, _("locked")),
-    depth(State.SCHEDULED, _("scheduled")),
-    depth(State.DEFERRED, _("deferred")),
-    depth(State.DEAD_LETTERED, _("dead-lettered")),
-    depth(State.COMPLETED, _("completed")),
-)
-
-
 class QueueAdmin(QueuePage):
-    """One row per queue, with its depth by state; pause and resume."""
+    """The overview in place of a list: every queue at a glance, refreshed while it is looked at."""
 
-    list_display = ("name", "ordering_mode", "paused", *DEPTHS, "waiting_for")
     ordering = ("name",)
-    search_fields = ("name",)
     actions = ("pause", "resume")
 
-    def page_of(self, ids: Sequence[Any]) -> list[Model]:
-        """The queues of the page, each with its `stats`: one statement for all."""
-        queues: list[Any] = super().page_of(ids)
-        stats = {each.queue: each for each in Queue.objects.stats()}
-        for queue in queues:
-            queue.stats = stats[queue.name]
-        return queues
+    def get_urls(self) -> list[URLPattern]:
+        part = self.admin_site.admin_view(self.overview_part)
+        return [path("overview/", part, name="django_mqlite_queue_overview"), *super().get_urls()]
 
-    @admin.display(description=_("oldest has waited"), empty_value="–")
-    def waiting_for(self, queue: Any) -> str | None:
-        since = queue.stats.due_since_ms
-        if not since:
-            return None
-        return timesince(EPOCH + timedelta(milliseconds=since), moment(clock.now_ms()))
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The overview. A POST is one of its buttons, which are Django's actions."""
+        if request.method == "POST":
+            return super().changelist_view(request, extra_context)
+        context = {
+            **self.admin_site.each_context(request),
+            **self._overview(request),
+            "title": _("Overview of the queues"),
+            "opts": self.opts,
+            "media": self.media,
+            **(extra_context or {}),
+        }
+        return TemplateResponse(request, "admin/django_mqlite/overview.html", context)
+
+    def overview_part(self, request: HttpRequest) -> HttpResponse:
+        """The tables alone, which the overview fetches every few seconds."""
+        context = self._overview(request)
+        return TemplateResponse(request, "admin/django_mqlite/overview_tables.html", context)
+
+    def _overview(self, request: HttpRequest) -> dict[str, Any]:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        request.current_app = self.admin_site.name
+        return {
+            **overview(),
+            "can_pause": self.has_pause_permission(request),
+            "can_view_messages": self.holds(request, "view_message"),
+        }
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
-        return self._holds(request, "pause_queue")
+        return self.holds(request, "pause_queue")
 
     @admin.action(description=_("Pause: nobody can claim"), permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
@@ -91,7 +79,7 @@ class QueueAdmin(QueuePage):
                 changed = [queue for queue in queues if Queue.objects.set_paused(queue, paused)]
                 log(request, changed, CHANGE, "Paused." if paused else "Resumed.")
         except OperationalError as error:
-            text = gettext("The database refused, nothing was changed: %(error)s")
+            text = gettext("Nothing was changed: %(error)s")
             self.message_user(request, text % {"error": error}, messages.ERROR)
         else:
             self.message_user(request, _said(len(changed), paused=paused), messages.SUCCESS)

@@ -5,18 +5,28 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 
+from ..types import Page
 from .change_list import UncountedChangeList
+
+LAST_PLACE = 10_000_000
+"""Beyond it a number is a mistake, and OFFSET would walk for minutes or overflow."""
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Lists and shows rows; adds, changes and deletes nothing."""
 
+    class Media:
+        css = {"all": ["django_mqlite/admin.css"]}
+
     list_per_page = 50
     show_full_result_count = False
     # The counts beside the filters would be one COUNT over the whole table per choice.
+    # Django's links would offer an order that no index has.
+    sortable_by = ()
     show_facets = admin.ShowFacets.NEVER
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -30,7 +40,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """By its own permission alone: Django's would also accept one to change the rows."""
-        return self._holds(request, f"view_{self.opts.model_name}")
+        return self.holds(request, f"view_{self.opts.model_name}")
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return UncountedChangeList
@@ -38,6 +48,17 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Only our own filters: ?lock_token__startswith=… would be an oracle for the token."""
         return lookup in {getattr(each, "parameter_name", None) for each in self.list_filter}
+
+    def find(self, request: HttpRequest, queryset: QuerySet[Any], place: str | None) -> Page:
+        """The ids of the page that begins at `place`; ValueError where that is none."""
+        start = int(place or 0)
+        if not 0 <= start <= LAST_PLACE:
+            raise ValueError(f"{place} is no place in a list")
+        end = start + self.list_per_page
+        ids = queryset.values_list("pk", flat=True)[start : end + 1]
+        found = tuple(ids)
+        is_last = len(found) <= self.list_per_page
+        return Page(ids=found[: self.list_per_page], next=None if is_last else str(end))
 
     def page_of(self, ids: Sequence[Any]) -> list[Model]:
         """The rows of one page of the list, in the order of `ids`."""
@@ -48,5 +69,11 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """What the rows of a page are read from: the columns that the list shows."""
         return self.model.objects.all()
 
-    def _holds(self, request: HttpRequest, codename: str) -> bool:
+    def address(self, name: str, *arguments: Any) -> str:
+        """The address of a page of this model, within the admin site that it is registered on."""
+        view = f"admin:{self.opts.app_label}_{self.opts.model_name}_{name}"
+        return reverse(view, args=arguments, current_app=self.admin_site.name)
+
+    def holds(self, request: HttpRequest, codename: str) -> bool:
+        """Whether this person has our permission of that name."""
         return request.user.has_perm(f"{self.opts.app_label}.{codename}")

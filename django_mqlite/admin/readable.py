@@ -3,11 +3,14 @@
 import json
 from typing import Any
 
+from django.utils.text import Truncator
+
 from .. import content
 
 MAX_CHARACTERS = 20_000
 MAX_HEX_BYTES = 4_096
 BYTES_A_LINE = 16
+PREVIEW = 60
 
 
 def readable_body(body: bytes, content_type: str | None) -> str:
@@ -29,6 +32,11 @@ def readable_json(value: Any) -> str:
 def printable(text: str) -> str:
     """Lone surrogates cannot be sent and NUL cannot be seen."""
     return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()
+
+
+def shortened(text: str | None) -> str | None:
+    """The beginning of a text, for a list."""
+    return Truncator(printable(text)).chars(PREVIEW) if text else None
 
 
 def cut(text: str) -> str:

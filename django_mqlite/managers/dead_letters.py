@@ -78,16 +78,21 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         return self.annotate(last_error=Cast(message, models.TextField()))
 
     def redrive(
-        self, ids: Iterable[int], *, into: str | None = None, rate: float | None = None
+        self,
+        ids: Iterable[int],
+        *,
+        into: str | None = None,
+        rate: float | None = None,
+        delay: Duration = 0,
     ) -> int:
         """Put these dead letters back to work, deliveries counted from 0; how many there were.
 
         They keep their id and with it their place in their group; with `into` they get new ids at
-        the end of that queue. `rate` spreads them out, so many a second. Ids that are no dead
-        letters are passed over, so doing it twice redrives once. Raises QueueNotFound and
-        GroupRequired for the queue `into`.
+        the end of that queue. `rate` spreads them out, so many a second, the first after `delay`
+        (timedelta or seconds). Ids that are no dead letters are passed over, so doing it twice
+        redrives once. Raises QueueNotFound and GroupRequired for the queue `into`.
         """
-        return self._in_batches(ids, self._mover(into, rate))
+        return self._in_batches(ids, self._mover(into, rate, milliseconds(delay, "delay")))
 
     def redrive_queue(
         self,
@@ -185,7 +190,9 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
                 done += act(wanted[start : start + BATCH])
         return done
 
-    def _mover(self, into: str | None, rate: float | None) -> Callable[[Sequence[int]], int]:
+    def _mover(
+        self, into: str | None, rate: float | None, delay_ms: int = 0
+    ) -> Callable[[Sequence[int]], int]:
         """What redrives a batch; it remembers how far the rate has come."""
         if into is not None:
             must_exist(self.connection, into)
@@ -193,7 +200,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         place = count()
 
         def move(ids: Sequence[int]) -> int:
-            dues = [store.Due(id, int(next(place) * interval_ms)) for id in ids]
+            dues = [store.Due(id, delay_ms + int(next(place) * interval_ms)) for id in ids]
             return self._redrive_batch(dues, into)
 
         return move

@@ -171,14 +171,17 @@ INDEXES = [
     CREATE INDEX mqlite_messages_deferred ON mqlite_messages (queue, id, state)
      WHERE state = 'deferred'
     """,
-    # browsing, redrive and retention of dead letters, oldest death first
+    # browsing, redrive and retention of dead letters, oldest death first; those of a reason are
+    # looked for in it without reading the rows
     """
-    CREATE INDEX mqlite_messages_dead ON mqlite_messages (queue, finished_at, id, state)
+    CREATE INDEX mqlite_messages_dead ON mqlite_messages (queue, finished_at, id, state,
+                                                          dead_letter_reason)
      WHERE state = 'dead_lettered'
     """,
     # the latest deaths of all queues
     """
-    CREATE INDEX mqlite_messages_died ON mqlite_messages (finished_at, id, state)
+    CREATE INDEX mqlite_messages_died ON mqlite_messages (finished_at, id, state,
+                                                          dead_letter_reason)
      WHERE state = 'dead_lettered'
     """,
     # how many are completed, and since when

@@ -253,12 +253,17 @@ STATE = [
     migrations.CreateModel(
         name="Subscription",
         fields=[
-            ("subscription", models.TextField(primary_key=True, serialize=False)),
-            ("topic", models.TextField()),
-            ("filter", models.TextField(blank=True, default="")),
-            ("created_at", django_mqlite.fields.EpochMillisecondsField()),
+            (
+                "subscription",
+                models.TextField(primary_key=True, serialize=False, verbose_name="subscription"),
+            ),
+            ("topic", models.TextField(verbose_name="topic")),
+            ("filter", models.TextField(blank=True, default="", verbose_name="filter")),
+            ("created_at", django_mqlite.fields.EpochMillisecondsField(verbose_name="created at")),
         ],
         options={
+            "verbose_name": "subscription",
+            "verbose_name_plural": "subscriptions",
             "db_table": "mqlite_subscriptions",
         },
     ),

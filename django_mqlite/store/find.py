@@ -9,66 +9,78 @@ from typing import Any, NamedTuple
 from ..types import MAX_INTEGER, State
 from .statement import Connection, Statement, fetch_all
 
-# Each of the next six is served by the partial index of its state, which holds all it asks for: of
-# one queue, or of one after the other, which CROSS JOIN keeps outside so that nothing is sorted.
-ACTIVE_IDS = Statement(
-    "active_ids",
+# At work, next, later, set aside, over: the order in which a list has its states, each part served
+# by the partial index of its state, which holds all it asks for. One statement, because a page has
+# to ask them all where most of them are empty. What sorts a part is returned with it: the order of
+# a UNION ALL is nobody's promise.
+STANDING_IDS = Statement(
+    "standing_ids",
     """
-    SELECT m.id
-      FROM mqlite_queues AS q CROSS JOIN mqlite_messages AS m ON m.queue = q.name
-     WHERE (%(queue)s IS NULL OR q.name = %(queue)s) AND m.state = 'active'
-     ORDER BY q.name, m.blocked, m.priority DESC, m.id
-     LIMIT %(limit)s OFFSET %(place)s
-    """,
-)
-LOCKED_IDS = Statement(
-    "locked_ids",
-    """
-    SELECT m.id
-      FROM mqlite_queues AS q CROSS JOIN mqlite_messages AS m ON m.queue = q.name
-     WHERE (%(queue)s IS NULL OR q.name = %(queue)s) AND m.state = 'locked'
-     ORDER BY q.name, m.locked_until, m.id
-     LIMIT %(limit)s OFFSET %(place)s
-    """,
-)
-SCHEDULED_IDS = Statement(
-    "scheduled_ids",
-    """
-    SELECT m.id
-      FROM mqlite_queues AS q CROSS JOIN mqlite_messages AS m ON m.queue = q.name
-     WHERE (%(queue)s IS NULL OR q.name = %(queue)s) AND m.state = 'scheduled'
-     ORDER BY q.name, m.visible_at, m.id
-     LIMIT %(limit)s OFFSET %(place)s
-    """,
-)
-DEFERRED_IDS = Statement(
-    "deferred_ids",
-    """
-    SELECT m.id
-      FROM mqlite_queues AS q CROSS JOIN mqlite_messages AS m ON m.queue = q.name
-     WHERE (%(queue)s IS NULL OR q.name = %(queue)s) AND m.state = 'deferred'
-     ORDER BY q.name, m.id
-     LIMIT %(limit)s OFFSET %(place)s
-    """,
-)
-DEAD_IDS = Statement(
-    "dead_ids",
-    """
-    SELECT m.id
-      FROM mqlite_queues AS q CROSS JOIN mqlite_messages AS m ON m.queue = q.name
-     WHERE (%(queue)s IS NULL OR q.name = %(queue)s) AND m.state = 'dead_lettered'
-     ORDER BY q.name, m.finished_at DESC, m.id DESC
-     LIMIT %(limit)s OFFSET %(place)s
-    """,
-)
-COMPLETED_IDS = Statement(
-    "completed_ids",
-    """
-    SELECT m.id
-      FROM mqlite_queues AS q CROSS JOIN mqlite_messages AS m ON m.queue = q.name
-     WHERE (%(queue)s IS NULL OR q.name = %(queue)s) AND m.state = 'completed'
-     ORDER BY q.name, m.finished_at DESC, m.id DESC
-     LIMIT %(limit)s OFFSET %(place)s
+    SELECT section, name, first, second, third
+      FROM (SELECT 0 AS section, q.name, m.locked_until AS first, 0 AS second, m.id AS third
+              FROM mqlite_queues AS q
+             CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+             WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
+               AND m.state = 'locked'
+               AND (%(state)s IS NULL OR %(state)s = 'locked')
+             ORDER BY q.name, m.locked_until, m.id
+             LIMIT CASE WHEN 0 < %(section)s THEN 0 ELSE %(limit)s END
+            OFFSET CASE WHEN 0 = %(section)s THEN %(place)s ELSE 0 END)
+     UNION ALL
+    SELECT section, name, first, second, third
+      FROM (SELECT 1 AS section, q.name, m.blocked AS first, -m.priority AS second, m.id AS third
+              FROM mqlite_queues AS q
+             CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+             WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
+               AND m.state = 'active'
+               AND (%(state)s IS NULL OR %(state)s = 'active')
+             ORDER BY q.name, m.blocked, m.priority DESC, m.id
+             LIMIT CASE WHEN 1 < %(section)s THEN 0 ELSE %(limit)s END
+            OFFSET CASE WHEN 1 = %(section)s THEN %(place)s ELSE 0 END)
+     UNION ALL
+    SELECT section, name, first, second, third
+      FROM (SELECT 2 AS section, q.name, m.visible_at AS first, 0 AS second, m.id AS third
+              FROM mqlite_queues AS q
+             CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+             WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
+               AND m.state = 'scheduled'
+               AND (%(state)s IS NULL OR %(state)s = 'scheduled')
+             ORDER BY q.name, m.visible_at, m.id
+             LIMIT CASE WHEN 2 < %(section)s THEN 0 ELSE %(limit)s END
+            OFFSET CASE WHEN 2 = %(section)s THEN %(place)s ELSE 0 END)
+     UNION ALL
+    SELECT section, name, first, second, third
+      FROM (SELECT 3 AS section, q.name, 0 AS first, 0 AS second, m.id AS third
+              FROM mqlite_queues AS q
+             CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+             WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
+               AND m.state = 'deferred'
+               AND (%(state)s IS NULL OR %(state)s = 'deferred')
+             ORDER BY q.name, m.id
+             LIMIT CASE WHEN 3 < %(section)s THEN 0 ELSE %(limit)s END
+            OFFSET CASE WHEN 3 = %(section)s THEN %(place)s ELSE 0 END)
+     UNION ALL
+    SELECT section, name, first, second, third
+      FROM (SELECT 4 AS section, q.name, -m.finished_at AS first, 0 AS second, -m.id AS third
+              FROM mqlite_queues AS q
+             CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+             WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
+               AND m.state = 'dead_lettered'
+               AND (%(state)s IS NULL OR %(state)s = 'dead_lettered')
+             ORDER BY q.name, m.finished_at DESC, m.id DESC
+             LIMIT CASE WHEN 4 < %(section)s THEN 0 ELSE %(limit)s END
+            OFFSET CASE WHEN 4 = %(section)s THEN %(place)s ELSE 0 END)
+     UNION ALL
+    SELECT section, name, first, second, third
+      FROM (SELECT 5 AS section, q.name, -m.finished_at AS first, 0 AS second, -m.id AS third
+              FROM mqlite_queues AS q
+             CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+             WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
+               AND m.state = 'completed'
+               AND (%(state)s IS NULL OR %(state)s = 'completed')
+             ORDER BY q.name, m.finished_at DESC, m.id DESC
+             LIMIT CASE WHEN 5 < %(section)s THEN 0 ELSE %(limit)s END
+            OFFSET CASE WHEN 5 = %(section)s THEN %(place)s ELSE 0 END)
     """,
 )
 
@@ -169,8 +181,10 @@ def find(
     connection: Connection, wanted: Wanted, *, limit: int, place: Place
 ) -> tuple[list[int], Place | None]:
     """The ids of one page, and where the next one begins, None for nowhere."""
-    found: list[int] = []
     sections = _sections(wanted)
+    if not sections:
+        return _standing(connection, wanted, limit=limit, place=place)
+    found: list[int] = []
     for number in range(place.section, len(sections)):
         section = sections[number]
         within = place.within if number == place.section else -1
@@ -190,7 +204,31 @@ def _ids(connection: Connection, section: Section, within: int, *, limit: int) -
     return [id for (id,) in fetch_all(connection, section.statement, **values)]
 
 
+def _standing(
+    connection: Connection, wanted: Wanted, *, limit: int, place: Place
+) -> tuple[list[int], Place | None]:
+    """Of one queue or one state or both: the states are the sections."""
+    within = max(place.within, 0)
+    rows = fetch_all(
+        connection,
+        STANDING_IDS,
+        queue=wanted.queue,
+        state=wanted.state,
+        section=place.section,
+        place=within,
+        limit=limit + 1,
+    )
+    page = sorted(rows)[:limit]
+    ids = [abs(row[-1]) for row in page]  # the latest first is by the id below zero
+    if len(rows) <= limit:
+        return ids, None
+    section = page[-1][0]
+    taken = sum(row[0] == section for row in page)
+    return ids, Place(section, taken + (within if section == place.section else 0))
+
+
 def _sections(wanted: Wanted) -> list[Section]:
+    """None of them for the messages of a queue or a state."""
     if wanted.text:
         return _by_text(wanted, wanted.text)
     if wanted.group is not None:
@@ -199,27 +237,10 @@ def _sections(wanted: Wanted) -> list[Section]:
         return [Section(NEWEST_IDS, {}, by_id=True)]
     if wanted.queue is None and wanted.state == State.DEAD_LETTERED:
         return [Section(DIED_IDS, {})]
-    return _states_of(wanted.queue, wanted.state)
+    return []
 
 
 def _by_text(wanted: Wanted, text: str) -> list[Section]:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
     values = wanted._asdict()
     return [Section(REMEMBERED_IDS, values | {"number": number}), Section(SUBJECT_IDS, values)]
-
-
-def _states_of(queue: str | None, wanted: str | None) -> list[Section]:
-    """At work, next, later, set aside, over: the order in which a queue's list has its states."""
-    statements = {
-        State.LOCKED: LOCKED_IDS,
-        State.ACTIVE: ACTIVE_IDS,
-        State.SCHEDULED: SCHEDULED_IDS,
-        State.DEFERRED: DEFERRED_IDS,
-        State.DEAD_LETTERED: DEAD_IDS,
-        State.COMPLETED: COMPLETED_IDS,
-    }
-    return [
-        Section(statement, {"queue": queue})
-        for state, statement in statements.items()
-        if wanted in (None, state)
-    ]

@@ -120,13 +120,15 @@ CREATE INDEX mqlite_messages_completed ON mqlite_messages (queue, finished_at, i
 CREATE INDEX mqlite_messages_correlation_id ON mqlite_messages (correlation_id)
      WHERE correlation_id IS NOT NULL;
 
-CREATE INDEX mqlite_messages_dead ON mqlite_messages (queue, finished_at, id, state)
+CREATE INDEX mqlite_messages_dead ON mqlite_messages (queue, finished_at, id, state,
+                                                          dead_letter_reason)
      WHERE state = 'dead_lettered';
 
 CREATE INDEX mqlite_messages_deferred ON mqlite_messages (queue, id, state)
      WHERE state = 'deferred';
 
-CREATE INDEX mqlite_messages_died ON mqlite_messages (finished_at, id, state)
+CREATE INDEX mqlite_messages_died ON mqlite_messages (finished_at, id, state,
+                                                          dead_letter_reason)
      WHERE state = 'dead_lettered';
 
 CREATE INDEX mqlite_messages_expiring ON mqlite_messages (expires_at)

@@ -12,7 +12,7 @@ def make_staff(db):
     """Logs in a member of staff who holds just these permissions of the app."""
 
     def make(*codenames: str) -> Client:
-        user = User.objects.create_user("staff", is_staff=True)
+        user = User.objects.create_user(f"staff {User.objects.count()}", is_staff=True)
         own = Permission.objects.filter(content_type__app_label="django_mqlite")
         user.user_permissions.set(own.filter(codename__in=codenames))
         client = Client()

@@ -9,6 +9,8 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
+from django_mqlite import clock
+
 QUEUES = reverse("admin:django_mqlite_queue_changelist")
 MESSAGES = reverse("admin:django_mqlite_message_changelist")
 DEAD_LETTERS = reverse("admin:django_mqlite_deadletter_changelist")
@@ -36,11 +38,24 @@ def act(client: Client, url: str, action: str, *objects: Any, **extra: Any) -> A
     return client.post(url, {"action": action, "_selected_action": selected, "index": 0, **extra})
 
 
-def confirm(client: Client, action: str, *letters: Any) -> Any:
+def confirm(client: Client, action: str, *letters: Any, **extra: Any) -> Any:
     """Answer the confirmation page of an action on dead letters, whether or not it came."""
     selected = [each.pk for each in letters]
-    answer = {"action": action, "_selected_action": selected, "confirmed": "yes"}
-    return client.post(DEAD_LETTERS, answer)
+    answer = {"action": action, "_selected_action": selected, **confirmation(len(letters))}
+    return client.post(DEAD_LETTERS, {**answer, **extra})
+
+
+def confirmation(total: int) -> dict[str, Any]:
+    """What the confirmation page adds to its question."""
+    now = clock.now_ms()
+    run = {"total": total, "until": now, "started": now, "done": 0, "queue": "", "since": 0}
+    return {"confirmed": "yes", **{f"run_{name}": value for name, value in run.items()}}
+
+
+def hidden_in(page: str) -> dict[str, str]:
+    """The hidden fields of the page's own form, as a browser would post them."""
+    form = page[page.index('<div id="content"') :]
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form))
 
 
 def told(client: Client) -> str:

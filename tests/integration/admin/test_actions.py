@@ -1,14 +1,13 @@
 """Redrive and purge, pause and resume."""
 
-import re
-
 import pytest
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
+from django.urls import reverse
 
 from django_mqlite.models import DeadLetter, Message, Queue
-from tests.support.verbs import dead_letter, row_of, state_of
+from tests.support.verbs import claim_one, dead_letter, row_of, state_of
 
-from .pages import DEAD_LETTERS, QUEUES, act, confirm, read_only, text_of, told
+from .pages import DEAD_LETTERS, QUEUES, act, confirm, hidden_in, read_only, text_of, told
 
 
 @pytest.mark.parametrize("action", ["redrive", "purge"])
@@ -27,9 +26,8 @@ def test_an_action_asks_first_with_the_count(operator, queue, action):
 def test_the_confirmation_page_carries_its_own_answer(operator, queue):
     letter = dead_letter("jobs")
     page = text_of(act(operator, DEAD_LETTERS, "redrive", letter))
-    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page))
 
-    operator.post(DEAD_LETTERS, fields)
+    operator.post(DEAD_LETTERS, hidden_in(page))
 
     assert state_of(letter) == "active"
 
@@ -45,6 +43,16 @@ def test_redriving_puts_the_selection_back_to_work_and_logs_each(operator, queue
     assert entry.get_change_message() == "Redriven."
     assert entry.get_admin_url() == f"/admin/django_mqlite/message/{chosen.pk}/change/"
     assert "1 dead letter is back at work." in told(operator)
+
+
+def test_the_history_of_a_letter_is_that_of_its_message(operator, queue, clock):
+    letter = dead_letter("jobs")
+    confirm(operator, "redrive", letter)
+    claim_one("jobs").reject("Broken")
+
+    url = reverse("admin:django_mqlite_deadletter_history", args=[letter.pk])
+
+    assert "Redriven." in text_of(operator.get(url, follow=True))
 
 
 def test_purging_deletes_the_selection_and_logs_each(operator, queue):
@@ -67,17 +75,7 @@ def test_what_is_no_dead_letter_is_left_alone(operator, queue, action):
 
     assert row_of(message) == before
     assert not LogEntry.objects.exists()
-    assert "None of the selected is a dead letter any more." in told(operator)
-
-
-def test_a_selection_of_everything_is_bounded(operator, queue, monkeypatch):
-    monkeypatch.setattr("django_mqlite.admin.bulk.MAX_SELECTION", 2)
-    letters = [dead_letter("jobs") for _ in range(3)]
-
-    act(operator, DEAD_LETTERS, "purge", letters[0], confirmed="yes", select_across=1)
-
-    assert DeadLetter.objects.count() == 3
-    assert "Select at most 2 at once." in told(operator)
+    assert "None of these is a dead letter any more." in told(operator)
 
 
 def test_a_database_that_refuses_is_told_and_nothing_is_done(operator, queue):

@@ -75,7 +75,7 @@ def test_a_lease_is_shown_with_who_and_how_long_but_not_its_token(viewer, queue,
 
     page = text_of(viewer.get(page_of(message)))
 
-    assert "host-a:4711, for another 20 s" in page
+    assert "host-a:4711, until 18:00:30 (in 20 s), held for 10 s" in page
     assert "1 of 10" in page
     assert token
     assert token not in page
@@ -88,7 +88,7 @@ def test_a_lease_that_ran_out_is_said_to_wait_for_the_reaper(viewer, queue, cloc
 
     page = text_of(viewer.get(page_of(message)))
 
-    assert "unnamed worker, ran out 5 s ago and waits for the reaper" in page
+    assert "unnamed worker, ran out at 18:00:30 (5 s ago) and waits for the reaper" in page
 
 
 def test_every_failed_delivery_is_shown_with_its_traceback(viewer, queue):
@@ -135,10 +135,39 @@ def test_nothing_of_a_message_can_become_markup(viewer, queue):
 def test_a_page_takes_at_most_ten_queries(viewer, queue, django_assert_max_num_queries):
     message = Message.objects.enqueue("jobs", 1)
 
-    with django_assert_max_num_queries(10) as queries:
+    with django_assert_max_num_queries(10):
         viewer.get(page_of(message))
 
-    assert not any("lock_token" in query["sql"] for query in queries)
+
+@pytest.mark.parametrize("data", ["x" * 100_000, EVIL, b"\0\xff", {"a": 1}])
+def test_the_whole_body_is_downloaded_as_bytes_that_no_browser_runs(viewer, queue, data):
+    message = Message.objects.enqueue("jobs", data)
+    url = reverse("admin:django_mqlite_message_body", args=[message.pk])
+
+    response = viewer.get(url)
+
+    assert f'href="{url}"' in text_of(viewer.get(page_of(message)))
+    assert response.content == bytes(message.body)
+    assert response["Content-Type"] == "application/octet-stream"
+    assert response["Content-Disposition"] == f'attachment; filename="message-{message.pk}"'
+    assert response["X-Content-Type-Options"] == "nosniff"
+
+
+def test_a_body_is_for_those_who_may_see_the_message(make_staff, queue, caplog):
+    message = Message.objects.enqueue("jobs", 1)
+    url = reverse("admin:django_mqlite_message_body", args=[message.pk])
+
+    assert make_staff("view_queue", "change_message").get(url).status_code == 403
+    assert make_staff("view_message").get(url.replace(str(message.pk), "999")).status_code == 404
+
+
+@pytest.mark.parametrize("make", [enqueue_and_claim, dead_letter, Message.objects.enqueue])
+def test_the_page_says_why_the_message_is_where_it_is(viewer, queue, make):
+    message = make("jobs", 1)
+
+    page = " ".join(text_of(viewer.get(page_of(message))).split())
+
+    assert f"#{message.pk}: {message.explain().text}" in page
 
 
 @pytest.mark.parametrize("id", ["999", "9" * 30, "x"])
@@ -149,7 +178,10 @@ def test_a_message_that_is_not_there_leads_to_the_index(viewer, queue, id):
 
 
 @pytest.mark.parametrize("name", ["queue", "message", "deadletter"])
-def test_nothing_can_be_added_changed_or_deleted_even_by_a_superuser(admin_client, queue, name):
+def test_nothing_can_be_added_changed_or_deleted_even_by_a_superuser(
+    admin_client, queue, name, settings
+):
+    settings.MQLITE = {"QUEUES": {"jobs": {}}}
     letter = dead_letter("jobs")
     id = "jobs" if name == "queue" else letter.pk
     before = row_of(letter)

@@ -74,6 +74,17 @@ def test_get_changes_nothing(operator, queue, url):
     assert (row_of(letter), row_of(message)) == before
 
 
+def test_pausing_without_csrf_token_is_refused(operator, queue, caplog):
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies = operator.cookies
+
+    response = act(strict, QUEUES, "pause", queue)
+
+    assert response.status_code == 403
+    queue.refresh_from_db()
+    assert not queue.paused
+
+
 @pytest.mark.parametrize("action", ["redrive", "purge"])
 def test_a_post_without_csrf_token_is_refused(operator, queue, action, caplog):
     letter = dead_letter("jobs")

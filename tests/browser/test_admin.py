@@ -1,0 +1,267 @@
+"""What somebody does in the admin while something is wrong."""
+
+import re
+
+import pytest
+
+from tests.support.waiting import wait_until
+
+from .site import QUEUE
+
+# One server and one browser for all of them.
+pytestmark = pytest.mark.xdist_group("browser")
+
+OVERVIEW = "/admin/django_mqlite/queue/"
+MESSAGES = "/admin/django_mqlite/message/"
+DEAD_LETTERS = "/admin/django_mqlite/deadletter/"
+
+
+@pytest.fixture
+def boss(site, log_in) -> None:
+    log_in(site.make_superuser())
+
+
+@pytest.fixture
+def clerk(site, log_in) -> None:
+    """May look at everything and touch nothing."""
+    log_in(site.make_staff("view_queue", "view_message", "view_deadletter"))
+
+
+def order_a_unicorn(page, site) -> None:
+    """There is none, so after three deliveries it is a dead letter."""
+    page.goto(site.url)
+    page.get_by_role("button", name="Order a unicorn").click()
+
+
+def row(page, name=QUEUE):
+    return page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=name, exact=True))
+
+
+def depth(page, text):
+    return row(page).get_by_role("link", name=text, exact=True)
+
+
+def said(page) -> str:
+    return page.locator(".messagelist").inner_text()
+
+
+def test_the_overview_changes_while_a_worker_works(page, site, boss, shoot):
+    page.goto(site.url + OVERVIEW)
+    assert "No worker is alive" in page.inner_text("main")
+    page.evaluate("window.untouched = true")
+
+    site.busy_hour()
+    for customer in ("3", "7"):
+        site.dead_letters(2, group_id=f"customer-{customer}")
+        site.enqueue(group_id=f"customer-{customer}", delay=3600)
+    with site.worker() as worker:
+        page.get_by_role("row").filter(has_text=str(worker.pid)).wait_for()
+        depth(page, "4").wait_for()
+        page.get_by_role("img", name="54 failed").wait_for()
+        shoot("overview")
+
+    assert page.evaluate("window.untouched")
+
+
+@pytest.fixture
+def refreshed(page, site, boss):
+    """The overview under a clock that the test moves, and what it has asked the server for."""
+    asked: list[str] = []
+    page.clock.install()
+    page.goto(site.url + OVERVIEW)
+    page.on("request", lambda request: asked.append(request.url))
+    return asked
+
+
+def pass_time(page, seconds: int) -> None:
+    """And whatever was asked for meanwhile is on its way when this returns."""
+    page.clock.run_for(seconds * 1000)
+    page.evaluate("0")
+
+
+def test_refreshing_keeps_the_focus(page, site, refreshed):
+    page.get_by_role("button", name=f"Pause {QUEUE}").focus()
+    site.dead_letters(1)
+
+    pass_time(page, 3)
+
+    depth(page, "1").wait_for()
+    assert page.evaluate("document.activeElement.id") == f"pause-{QUEUE}"
+
+
+def test_refreshing_can_be_stopped_and_started_again(page, site, refreshed):
+    page.get_by_role("button", name="Stop refreshing").click()
+    pass_time(page, 10)
+    assert refreshed == []
+
+    page.get_by_role("button", name="Refresh again").click()
+    site.dead_letters(1)
+    pass_time(page, 3)
+
+    depth(page, "1").wait_for()
+
+
+def test_a_page_that_nobody_sees_asks_for_nothing(page, site, refreshed):
+    def show(state: str) -> None:
+        page.evaluate(
+            """state => {
+                Object.defineProperty(document, "visibilityState",
+                                      {value: state, configurable: true});
+                document.dispatchEvent(new Event("visibilitychange"));
+            }""",
+            state,
+        )
+
+    show("hidden")
+    pass_time(page, 10)
+    assert refreshed == []
+    site.dead_letters(1)
+    show("visible")
+
+    depth(page, "1").wait_for()
+
+
+def test_whoever_is_logged_out_is_told_that_nothing_is_refreshed(page, site, refreshed):
+    page.context.clear_cookies()
+
+    pass_time(page, 3)
+
+    page.get_by_role("status").get_by_text("Not up to date").wait_for()
+
+
+def test_the_pages_need_no_more_than_a_strict_content_security_policy(page, site, boss):
+    def strict(route):
+        response = route.fetch()
+        policy = {"content-security-policy": "default-src 'self'"}
+        route.fulfill(response=response, headers={**response.headers, **policy})
+
+    refused: list[str] = []
+    page.on("console", lambda line: refused.append(line.text) if "ecurity" in line.text else None)
+    (letter,) = site.dead_letters(1)
+
+    page.route("**/*", strict)
+    page.clock.install()
+    page.goto(site.url + OVERVIEW)
+    with page.expect_response("**/overview/"):
+        page.clock.run_for(3_000)
+    page.goto(f"{site.url}{DEAD_LETTERS}{letter.pk}/change/")
+    page.get_by_role("button", name="Purge").click()
+    page.get_by_text("Delete this dead letter for good?").wait_for()
+    page.unroute_all(behavior="wait")
+
+    assert refused == []
+
+
+def test_a_dead_letter_is_opened_read_and_redriven(page, site, boss, shoot):
+    with site.worker():
+        order_a_unicorn(page, site)
+        letter = site.wait_dead()
+        page.goto(site.url + OVERVIEW)
+        depth(page, "1").click()
+        page.get_by_role("link", name=str(letter.pk), exact=True).click()
+        page.get_by_text("OutOfStock").first.click()
+        assert "raise OutOfStock" in page.inner_text("main")
+        assert "is a dead letter" in page.get_by_role("region", name="Why").inner_text()
+        page.locator("details summary").first.click()
+        shoot("message")
+
+        site.fill_stock()
+        page.get_by_role("button", name="Redrive").click()
+
+        assert "back at work" in said(page)
+        wait_until(lambda: site.state(letter) == "completed", "the redriven message to be done")
+
+
+def test_everything_that_matches_is_redriven_once_confirmed(page, site, boss, shoot):
+    site.dead_letters(3, group_id="customer-7", subject="order.placed")
+    (other,) = site.dead_letters(1, group_id="customer-8", subject="order.paid")
+    page.goto(site.url + DEAD_LETTERS)
+    shoot("dead-letters")
+
+    page.get_by_role("textbox", name="Group").fill("customer-7")
+    page.get_by_role("textbox", name="Group").press("Enter")
+    page.get_by_role("button", name="Redrive all that match").click()
+    assert "Put 3 dead letters back to work?" in page.inner_text("main")
+    assert site.count("dead_lettered") == 4
+    page.get_by_role("button", name="Redrive").click()
+
+    assert "3 dead letters are back at work." in said(page)
+    assert (site.count("active"), site.state(other)) == (3, "dead_lettered")
+
+
+def test_a_long_redrive_shows_its_progress_and_goes_on_by_itself(page, site, boss):
+    site.many_dead_letters(12_000)
+    page.goto(f"{site.url}{DEAD_LETTERS}?queue={QUEUE}")
+
+    page.get_by_role("button", name="Redrive all that match").click()
+    page.get_by_label("Messages a second").fill("1000000")
+    page.get_by_role("button", name="Redrive").click()
+
+    page.get_by_text("12000 dead letters are back at work.").wait_for()
+    assert site.count("dead_lettered") == 0
+
+
+def test_purging_asks_first(page, site, boss):
+    site.dead_letters(2)
+    page.goto(site.url + DEAD_LETTERS)
+
+    page.get_by_role("checkbox").first.check()
+    page.get_by_label("Action:").select_option(label="Purge: delete for good")
+    page.get_by_role("button", name="Run").or_(page.get_by_role("button", name="Go")).click()
+    assert "Delete 2 dead letters for good?" in page.inner_text("main")
+    assert site.count("dead_lettered") == 2
+    page.get_by_role("button", name="Purge").click()
+
+    assert "2 dead letters are gone for good." in said(page)
+    assert site.count("dead_lettered") == 0
+
+
+def test_a_queue_is_paused_and_resumed(page, site, boss):
+    page.goto(site.url + OVERVIEW)
+
+    page.get_by_role("button", name=f"Pause {QUEUE}").click()
+    assert "1 queue was paused." in said(page)
+    message = site.enqueue()
+    page.goto(f"{site.url}{MESSAGES}{message.pk}/change/")
+    assert "is paused" in page.get_by_role("region", name="Why").inner_text()
+    page.goto(site.url + OVERVIEW)
+    page.get_by_role("button", name=f"Resume {QUEUE}").click()
+
+    assert "1 queue was resumed." in said(page)
+
+
+def test_view_only_staff_see_everything_and_can_do_nothing(page, site, clerk):
+    (letter,) = site.dead_letters(1)
+    addresses = [OVERVIEW, DEAD_LETTERS, f"{DEAD_LETTERS}{letter.pk}/change/"]
+    wordings = re.compile("Redrive|Purge|Pause|Resume|Release|Cancel|Run now|Save|Delete")
+
+    for address in addresses:
+        page.goto(site.url + address)
+        assert QUEUE in page.inner_text("main")
+        assert page.get_by_role("button", name=wordings).count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_the_pages_without_scrolling_sideways(page, site, boss, scheme):
+    (letter,) = site.dead_letters(1)
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 375, "height": 740})
+
+    for address in (OVERVIEW, DEAD_LETTERS, f"{DEAD_LETTERS}{letter.pk}/change/"):
+        page.goto(site.url + address)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 375, address
+
+
+def test_the_keyboard_is_enough_to_purge(page, site, boss):
+    (letter,) = site.dead_letters(1)
+    page.goto(f"{site.url}{DEAD_LETTERS}{letter.pk}/change/")
+
+    page.get_by_role("button", name="Redrive").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.get_by_text("for good?").wait_for()
+    page.get_by_role("button", name="Purge").focus()
+    page.keyboard.press("Space")
+
+    page.get_by_text("gone for good").wait_for()
+    assert site.state(letter) == "gone"

@@ -1,0 +1,22 @@
+"""What the documentation points to is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.source import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_and_picture_is_there(page: Path):
+    targets = LINK.findall(page.read_text(encoding="utf-8"))
+
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_the_links_were_found():
+    assert "docs/admin.md" in LINK.findall(PAGES[0].read_text(encoding="utf-8"))

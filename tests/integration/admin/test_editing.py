@@ -1,0 +1,215 @@
+"""Queues and subscriptions that are edited, as far as they may be."""
+
+import pytest
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.urls import reverse
+
+from django_mqlite.models import Message, Queue, Subscription
+
+from .conftest import VIEW
+from .pages import text_of, told
+
+ADD = reverse("admin:django_mqlite_subscription_add")
+OPTIONS = {
+    "ordering_mode": "standard",
+    "max_delivery_count": 5,
+    "lock_duration": "1.5",
+    "backoff_base": "2",
+    "backoff_max": "60",
+    "default_ttl": "0",
+    "dedup_window": "0",
+    "retain_completed": "3600",
+    "dlq_max_age": "",
+    "dlq_max_count": "-1",
+    "dlq_max_bytes": "1000",
+}
+
+
+def queue_page(name: str) -> str:
+    return reverse("admin:django_mqlite_queue_change", args=[name])
+
+
+def subscription_page(name: str) -> str:
+    return reverse("admin:django_mqlite_subscription_change", args=[name])
+
+
+@pytest.fixture
+def editor(make_staff):
+    return make_staff(
+        *VIEW, "view_subscription", "change_queue", "add_subscription", "change_subscription"
+    )
+
+
+def test_a_queue_that_no_setting_declares_can_be_configured(editor, queue):
+    response = editor.post(queue_page("jobs"), OPTIONS)
+
+    assert response.status_code == 302
+    queue.refresh_from_db()
+    assert (queue.lock_duration_ms, queue.max_delivery_count) == (1_500, 5)
+    assert (queue.retain_completed_ms, queue.dead_letter_on_expire) == (3_600_000, False)
+    assert (queue.dlq_max_age_ms, queue.dlq_max_count, queue.dlq_max_bytes) == (0, -1, 1_000)
+    (entry,) = LogEntry.objects.all()
+    assert (entry.object_id, entry.action_flag) == ("jobs", CHANGE)
+
+
+def test_the_form_of_a_queue_shows_what_its_row_says(editor, make_queue):
+    make_queue("mails", lock_duration=90, dlq_max_age=None, dlq_max_count=7)
+
+    page = text_of(editor.get(queue_page("mails")))
+
+    assert 'name="lock_duration" value="90.0"' in page
+    assert 'name="dlq_max_age" value="-1"' in page
+    assert 'name="dlq_max_count" value="7"' in page
+    assert 'name="dlq_max_bytes" step="any"' in page
+
+
+def test_a_declared_queue_cannot_be_configured(editor, queue, settings, caplog):
+    settings.MQLITE = {"QUEUES": {"jobs": {}}}
+
+    response = editor.post(queue_page("jobs"), OPTIONS)
+
+    assert response.status_code == 403
+    queue.refresh_from_db()
+    assert queue.max_delivery_count == 10
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("lock_duration", "0"),
+        ("lock_duration", "nan"),
+        ("lock_duration", "9e99"),
+        ("lock_duration", ""),
+        ("max_delivery_count", "0"),
+        ("max_delivery_count", str(2**63)),
+        ("backoff_base", "-1"),
+        ("dlq_max_age", "-2"),
+        ("dlq_max_count", "0"),
+        ("dlq_max_bytes", "inf"),
+        ("ordering_mode", "chaos"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_in_the_form(editor, queue, field, value):
+    response = editor.post(queue_page("jobs"), {**OPTIONS, field: value})
+
+    assert 'class="errorlist"' in text_of(response)
+    queue.refresh_from_db()
+    assert queue.max_delivery_count == 10
+
+
+def test_the_ordering_of_a_queue_with_messages_stays_strict_or_not(editor, queue):
+    Message.objects.enqueue("jobs", 1)
+
+    editor.post(queue_page("jobs"), {**OPTIONS, "ordering_mode": "strict_fifo"})
+
+    queue.refresh_from_db()
+    assert (queue.ordering_mode, queue.max_delivery_count) == ("standard", 10)
+    assert "once it is empty" in told(editor)
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.parametrize("held", ["view_queue", "change_queue"])
+def test_configuring_takes_view_and_change(make_staff, queue, held, caplog):
+    client = make_staff(held)
+
+    response = client.post(queue_page("jobs"), OPTIONS)
+
+    assert response.status_code == 403
+    assert Queue.objects.get().max_delivery_count == 10
+
+
+def test_a_subscription_is_added_with_its_queue(editor, db):
+    answer = {"topic": "orders", "subscription": "stock", "filter": "subject == 'placed'"}
+
+    response = editor.post(ADD, answer)
+
+    assert response.status_code == 302
+    subscription = Subscription.objects.get()
+    assert (subscription.topic, subscription.filter) == ("orders", "subject == 'placed'")
+    assert Queue.objects.get().kind == "subscription"
+    assert LogEntry.objects.get().get_change_message() == "Filter: subject == 'placed'"
+
+
+def test_a_subscription_is_given_another_filter_and_nothing_else(editor, db):
+    Subscription.objects.subscribe("orders", "stock", filter="subject == 'placed'")
+
+    editor.post(subscription_page("stock"), {"filter": "", "topic": "other"})
+
+    subscription = Subscription.objects.get()
+    assert (subscription.topic, subscription.filter) == ("orders", "")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("filter", "subject ==", "is no CEL expression"),
+        ("filter", "colour == 'red'", "asks for colour"),
+        ("topic", "a b", "is no queue name"),
+        ("subscription", "", "required"),
+    ],
+)
+def test_a_wrong_subscription_is_refused_in_the_form(editor, db, field, value, said):
+    answer = {"topic": "orders", "subscription": "stock", "filter": "", field: value}
+
+    page = text_of(editor.post(ADD, answer))
+
+    assert said in page
+    assert not Subscription.objects.exists()
+
+
+def test_a_name_that_is_taken_is_told_and_nothing_is_left_behind(editor, queue):
+    editor.post(ADD, {"topic": "orders", "subscription": "jobs", "filter": ""})
+
+    assert "is taken by" in told(editor)
+    assert not Subscription.objects.exists()
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("filter", "sample", "said"),
+    [
+        ("subject == 'placed'", {"sample_subject": "placed"}, "lets this sample in"),
+        ("subject == 'placed'", {"sample_subject": "paid"}, "does not let this sample in"),
+        ("properties.a == 'b'", {"sample_properties": '{"a": "b"}'}, "lets this sample in"),
+        ("properties.a == 'b'", {}, "The filter fails on this sample"),
+        ("body_size > 3", {"sample_body": "long enough"}, "lets this sample in"),
+        ("subject", {}, "The filter fails on this sample"),
+    ],
+)
+def test_a_filter_is_tried_on_a_sample_and_nothing_is_saved(editor, db, filter, sample, said):
+    Subscription.objects.subscribe("orders", "stock")
+
+    answer = {"filter": filter, "_try": "1", **sample}
+    page = text_of(editor.post(subscription_page("stock"), answer))
+
+    assert said in page
+    assert Subscription.objects.get().filter == ""
+
+
+@pytest.mark.parametrize("properties", ['{"a": 1}', "[1]", "{"])
+def test_a_sample_that_cannot_be_is_told(editor, db, properties):
+    Subscription.objects.subscribe("orders", "stock")
+
+    answer = {"filter": "", "_try": "1", "sample_properties": properties}
+    page = text_of(editor.post(subscription_page("stock"), answer))
+
+    assert 'class="errorlist' in page
+
+
+def test_a_subscription_cannot_be_deleted_here(editor, db, caplog):
+    Subscription.objects.subscribe("orders", "stock")
+
+    url = reverse("admin:django_mqlite_subscription_delete", args=["stock"])
+    response = editor.post(url, {"post": "yes"})
+
+    assert response.status_code == 403
+    assert Subscription.objects.exists()
+
+
+def test_looking_at_subscriptions_does_not_allow_changing_them(make_staff, db, caplog):
+    Subscription.objects.subscribe("orders", "stock", filter="subject == 'placed'")
+    client = make_staff("view_subscription")
+
+    assert "subject == &#x27;placed&#x27;" in text_of(client.get(subscription_page("stock")))
+    assert client.post(subscription_page("stock"), {"filter": ""}).status_code == 403
+    assert client.post(ADD, {"topic": "a", "subscription": "b"}).status_code == 403
