@@ -129,7 +129,7 @@ def task_facts(message: "Message") -> TaskFacts:
 def _call(message: "Message") -> dict[str, Any]:
     try:
         call = content.decode(bytes(message.body), message.content_type)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NotATask(f"{message} has no body that a task has: {error}") from error
     if not (
         is_task(message)

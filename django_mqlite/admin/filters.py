@@ -8,9 +8,11 @@ from django.contrib.admin import ModelAdmin
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from ..models import Queue
+from ..task_facts import STATUSES
 from ..types import State
 from .words import STATES
 
@@ -35,7 +37,7 @@ class QueueFilter(admin.SimpleListFilter):
 
 
 class StateFilter(admin.SimpleListFilter):
-    """By state."""
+    """By state, which is also the status of a task."""
 
     title = _("state")
     parameter_name = "state"
@@ -43,7 +45,9 @@ class StateFilter(admin.SimpleListFilter):
     def lookups(
         self, request: HttpRequest, model_admin: "ModelAdmin[Any]"
     ) -> list[tuple[str, Any]]:
-        return [(state.value, STATES[state]) for state in State]
+        return [
+            (state.value, format_lazy("{} ({})", STATES[state], STATUSES[state])) for state in State
+        ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(state=self.value()) if self.value() else queryset

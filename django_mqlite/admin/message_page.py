@@ -21,11 +21,12 @@ from ..fields import epoch_ms
 from ..models import Message, Queue
 from ..spoken import length, time_of
 from ..types import MAX_INTEGER, Page, State
-from . import message_actions
+from . import message_actions, task_fields
 from .failed_deliveries import failed_deliveries
 from .message_verbs import VERBS
 from .read_only import ReadOnlyAdmin
 from .readable import printable, readable_body, readable_json, shortened
+from .task_fields import TaskFields
 from .words import STATES
 
 NOTHING = "–"
@@ -52,11 +53,14 @@ FIELDSETS: list[tuple[Any, Any]] = [
 ]
 
 
-class MessagePage(ReadOnlyAdmin):
+class MessagePage(TaskFields, ReadOnlyAdmin):
     """A message by its sequence number, with everything known of it except its lock token."""
 
     fieldsets = FIELDSETS
-    readonly_fields = [field for _name, options in FIELDSETS for field in options["fields"]]
+    readonly_fields = [
+        *(field for _name, options in FIELDSETS for field in options["fields"]),
+        *task_fields.FIELDS,
+    ]
     # Says that there is a search; what it looks at is in get_search_results().
     search_fields = ["id"]
     search_help_text = _(
@@ -79,6 +83,13 @@ class MessagePage(ReadOnlyAdmin):
         ]
         body = self.admin_site.admin_view(self.body)
         return [*own, path("<int:id>/body/", body, name=f"{name}_body"), *super().get_urls()]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Message | None = None) -> Any:
+        """A task is shown as one as well."""
+        first, *rest = super().get_fieldsets(request, obj)
+        if obj is None or task_fields.facts_of(obj) is None:
+            return [first, *rest]
+        return [first, task_fields.FIELDSET, *rest]
 
     def act(self, request: HttpRequest, id: int, name: str) -> HttpResponse:
         """One of the buttons on the page."""
