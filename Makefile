@@ -36,8 +36,10 @@ model: $(INSTALLED) ## Run the model test with many more examples
 	$(PYTEST) tests/model --hypothesis-profile thorough --hypothesis-seed $$seed \
 		-o faulthandler_timeout=0
 
-crash: $(INSTALLED) ## Run the tests that kill real processes, with 200 kills each
-	@MQLITE_TEST_CRASH_ROUNDS=$${ROUNDS:-200} $(PYTEST) tests/crash -o faulthandler_timeout=0
+crash: $(INSTALLED) ## Run the tests that kill real processes, with 200 kills each, and the long counts
+	@MQLITE_TEST_CRASH_ROUNDS=$${ROUNDS:-200} MQLITE_TEST_IDLE_LOOKS=600 MQLITE_TEST_MANY=10000 \
+	$(PYTEST) tests/crash tests/integration/test_registry.py tests/integration/test_event_loop.py \
+		-o faulthandler_timeout=0
 
 soak: $(INSTALLED) ## Run a producer and a worker for MINUTES=30, and see whether anything grows
 	@$(BIN)/python -m benchmarks.soak --minutes $${MINUTES:-30}

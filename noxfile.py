@@ -1,6 +1,7 @@
 """The supported pairs of Python and Django, Django's own engine, and a current SQLite.
 
-`.ci/run` runs them so that each of these is under the suite once, and not each with each.
+`.ci/run` runs them so that each of these is met once, and not each with each; the current
+SQLite is under what hangs on SQLite.
 """
 
 import nox
@@ -15,7 +16,7 @@ WHERE_SQL_RUNS = [
     *("tests/model", "tests/concurrency", "tests/crash"),
 ]
 
-# `make test` has built the package and followed the pages; that hangs on no version of anything else.
+# `make test` has built the package and followed the pages; no version of anything changes that.
 NOT_AGAIN = ("--ignore=tests/package",)
 NOT_BY_ENGINE = (*NOT_AGAIN, "--ignore=tests/browser", "--ignore=tests/docs")
 

@@ -1,6 +1,6 @@
 """System checks: what would break the promises is said before the first message is lost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
@@ -10,7 +10,7 @@ from django.db.utils import OperationalError
 
 from .check_links import with_link
 from .conf import get_settings
-from .handlers import get_handlers, queues_of_kinds
+from .handlers import Handler, get_handlers, queues_of_kinds
 from .names import meant
 from .store.queues import queue_names
 
@@ -47,6 +47,30 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     except ImproperlyConfigured as error:
         return [Error(str(error), hint="The options are in docs/guide.md.", id="mqlite.E001")]
     return []
+
+
+@register("mqlite")
+@with_link
+def check_handlers(**_: Any) -> list[CheckMessage]:
+    """The project's handlers can be imported."""
+    if not is_readable():
+        return []
+    try:
+        get_handlers()
+    except Exception as error:  # noqa: BLE001 - whatever modules of the project do when imported
+        return [
+            Error(
+                f"The handlers cannot be imported: {type(error).__name__}: {error}",
+                hint="No worker starts so. Mend the `handlers` module that raises it.",
+                id="mqlite.E007",
+            )
+        ]
+    return []
+
+
+def imported_handlers() -> Mapping[str, Handler]:
+    """None where check_handlers has something to say."""
+    return {} if check_handlers() else get_handlers()
 
 
 def is_readable() -> bool:
@@ -170,7 +194,7 @@ def _check_handlers(connection: Any) -> list[CheckMessage]:
             hint="Declare it and run migrate, or create it with Queue.objects.create_queue().",
             id="mqlite.W004",
         )
-        for queue, handler in get_handlers().items()
+        for queue, handler in imported_handlers().items()
         if known and queue not in known
     ]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import signals
 from .doorbell import ring
 from .exceptions import QueueNotFound
-from .failures import failure, storable, text_of
+from .failures import Described, described, remembered
 from .fields import epoch_ms, moment
 from .store import claim as claims
 from .store import settle as settles
@@ -31,6 +31,12 @@ class Settlement:
     message: "Message"
     outcome: Outcome
     error: BaseException | str | None = None
+    said: Described | None = None
+    """What the error says: asked for here at the latest, before there is a transaction."""
+
+    def __post_init__(self) -> None:
+        if self.said is None and self.error is not None:
+            object.__setattr__(self, "said", described(self.error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,8 +174,8 @@ def _ending(
                 connection,
                 lease,
                 now=now,
-                reason=storable(reason),
-                description=storable(description),
+                reason=reason,
+                description=description,
                 error=error,
             )
         case Deferral():
@@ -179,11 +185,11 @@ def _ending(
 
 
 def _remembered(settlement: Settlement, now: int) -> str | None:
-    if settlement.error is None:
+    if settlement.said is None:
         return None
     message = settlement.message
-    return failure(
-        settlement.error,
+    return remembered(
+        settlement.said,
         delivery=message.delivery_count,
         worker=message.locked_by,
         started_at=epoch_ms(message.locked_at) if message.locked_at else 0,
@@ -193,11 +199,8 @@ def _remembered(settlement: Settlement, now: int) -> str | None:
 
 def _described(settlement: Settlement) -> str:
     if isinstance(settlement.outcome, Rejection):
-        return storable(settlement.outcome.description)
-    error = settlement.error
-    if isinstance(error, BaseException):
-        return f"{type(error).__name__}: {storable(text_of(error))}"
-    return storable(error or "no reason given")
+        return settlement.outcome.description
+    return (settlement.said.short if settlement.said else "") or "no reason given"
 
 
 def _send(signal: Any, connection: Any, message: "Message", **facts: Any) -> None:
@@ -207,5 +210,7 @@ def _send(signal: Any, connection: Any, message: "Message", **facts: Any) -> Non
         message_id=message.pk,
         using=connection.alias,
         delivery_count=message.delivery_count,
+        subject=message.subject,
+        worker=message.locked_by,
         **facts,
     )

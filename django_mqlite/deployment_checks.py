@@ -11,10 +11,9 @@ from django.db import connections
 from django.db.utils import OperationalError
 
 from .check_links import with_link
-from .checks import is_readable, queue_alias
+from .checks import imported_handlers, is_readable, queue_alias
 from .conf import get_settings
 from .doorbell import database_path
-from .handlers import get_handlers
 from .store.storage import file_facts
 
 SHORTEST_TIMEOUT = 2.0
@@ -138,7 +137,7 @@ def file_system_of(directory: Path) -> str:
 
 def _check_atomic_handlers() -> Iterator[CheckMessage]:
     declared = get_settings().queues
-    for queue, handler in get_handlers().items():
+    for queue, handler in imported_handlers().items():
         lock_ms = declared[queue].lock_duration_ms if queue in declared else None
         longest = handler.max_runtime_ms
         if handler.atomic and lock_ms and longest and longest >= lock_ms:

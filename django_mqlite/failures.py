@@ -2,14 +2,36 @@
 
 import json
 import traceback
+from dataclasses import dataclass
 from typing import Any
 
 MAX_TEXT = 1_000
 MAX_TRACEBACK = 8_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What an error says, asked for once; `short` is for a line."""
+
+    kind: str
+    message: str
+    traceback: str
+    short: str
+
+
 def failure(error: BaseException | str, **facts: Any) -> str:
-    """A JSON object: class path, message, traceback and `facts`, bounded in size.
+    """A JSON object: class path, message, traceback and `facts`, bounded in size."""
+    return remembered(described(error), **facts)
+
+
+def remembered(error: Described, **facts: Any) -> str:
+    """The same of an error that was described before."""
+    said = {"class": error.kind, "message": error.message, "traceback": error.traceback}
+    return json.dumps(said | facts)
+
+
+def described(error: BaseException | str) -> Described:
+    """Ask the error for its texts. That is code of the user's: no transaction may be open.
 
     Never raises: a broken `__str__`, NUL, lone surrogates and ten megabytes of text are all part
     of what failing code produces, and none of it may keep a message from being settled.
@@ -19,21 +41,19 @@ def failure(error: BaseException | str, **facts: Any) -> str:
         message, trace = text_of(error), _traceback_of(error)
     else:
         kind, message, trace = "", error, ""
-    described = {
-        "class": kind,
-        "message": storable(message),
-        "traceback": _clean(_end(trace, MAX_TRACEBACK)),
-    }
-    return json.dumps(described | facts)
+    text = storable(message)
+    short = f"{type(error).__name__}: {text}" if kind else text
+    cut = _clean(_end(trace, MAX_TRACEBACK))
+    return Described(kind=kind, message=text, traceback=cut, short=short)
 
 
 def storable(text: object) -> str:
     """`text` as SQLite stores it: no NUL, no lone surrogates, not endless."""
-    return _clean(_start(str(text), MAX_TEXT))
+    return _clean(_start(text_of(text), MAX_TEXT))
 
 
-def text_of(error: BaseException) -> str:
-    """Its message, whatever `__str__` does."""
+def text_of(error: object) -> str:
+    """What it says, whatever `__str__` does."""
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - whatever it is, the delivery still has to end

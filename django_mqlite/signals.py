@@ -1,10 +1,12 @@
 """What happened to messages, told once, after the commit that made it true; and its log lines.
 
-Every signal carries `queue`, `message_id` (the sequence number) and `using`; never a body. A
-receiver that raises is logged by Django and stops nobody.
+Every signal carries `queue`, `message_id` (the sequence number) and `using`, those of one message
+also `subject` and `worker`, None where that is not known; never a body. A receiver that raises is
+logged by Django and stops nobody.
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from django.dispatch import Signal
@@ -31,13 +33,24 @@ messages_purged = Signal()
 logger = logging.getLogger("django_mqlite")
 
 
+def _extra(queue: str, message_id: int, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """For handlers of logs that show more than the line. `message` is a word of logging's own."""
+    return {
+        "queue": queue,
+        "message_id": message_id,
+        "delivery": facts["delivery_count"],
+        "subject": facts["subject"],
+        "worker": facts["worker"],
+    }
+
+
 def _log_abandoned(*, queue: str, message_id: int, error: str, **facts: Any) -> None:
     logger.warning(
         "message #%s of %s failed and will be delivered again: %s",
         message_id,
         queue,
         error,
-        extra={"queue": queue, "message_id": message_id},
+        extra=_extra(queue, message_id, facts),
     )
 
 
@@ -50,7 +63,7 @@ def _log_dead_lettered(
         queue,
         reason,
         description,
-        extra={"queue": queue, "message_id": message_id, "reason": reason},
+        extra={**_extra(queue, message_id, facts), "reason": reason},
     )
 
 

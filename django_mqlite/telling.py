@@ -50,4 +50,6 @@ def _facts(using: str, message: Released) -> dict[str, Any]:
         "message_id": message.message_id,
         "using": using,
         "delivery_count": message.delivery_count,
+        "subject": message.subject,
+        "worker": None,
     }

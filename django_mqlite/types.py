@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from .failures import storable
+
 MAX_INTEGER: Final = 2**63 - 1
 
 
@@ -104,10 +106,14 @@ class Abandonment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """The message can never succeed."""
+    """The message can never succeed. The texts are taken here, before there is a transaction."""
 
     reason: str
     description: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", storable(self.reason))
+        object.__setattr__(self, "description", storable(self.description))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

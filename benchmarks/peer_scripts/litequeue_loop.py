@@ -12,5 +12,5 @@ for _ in range(jobs):
 
 began = time.perf_counter()
 while (message := queue.pop()) is not None:
-    queue.done(message.message_id)
+    queue.done(message.message_id, claim_id=message.claim_id)
 print(jobs / (time.perf_counter() - began))

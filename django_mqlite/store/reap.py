@@ -22,16 +22,13 @@ class Released:
     state: str
     delivery_count: int
     content_type: str | None
+    subject: str | None
 
 
 def released_rows(rows: Iterable[tuple[Any, ...]]) -> list[Released]:
     """What such a statement returns, in one shape."""
-    return [
-        Released(
-            queue=queue, message_id=id, state=state, delivery_count=deliveries, content_type=kind
-        )
-        for queue, id, state, deliveries, kind in rows
-    ]
+    names = ("queue", "message_id", "state", "delivery_count", "content_type", "subject")
+    return [Released(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 # Served by mqlite_messages_locked (queue, locked_until) WHERE state = 'locked', one seek per queue.
@@ -69,7 +66,7 @@ RELEASE_EXPIRED = Statement(
              WHERE e.state = 'locked' AND e.locked_until <= %(now)s
              LIMIT %(limit)s)
      WHERE m.id = bounded
-    RETURNING queue, id, state, delivery_count, content_type
+    RETURNING queue, id, state, delivery_count, content_type, subject
     """,
 )
 
@@ -113,7 +110,7 @@ RELEASE_WORKER = Statement(
              WHERE e.state = 'locked' AND e.locked_by = %(worker)s
              LIMIT %(limit)s)
      WHERE m.id = bounded
-    RETURNING queue, id, state, delivery_count, content_type
+    RETURNING queue, id, state, delivery_count, content_type, subject
     """,
 )
 
@@ -188,7 +185,7 @@ BURY_EXPIRED = Statement(
                    CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = wanted.value
                    WHERE m.expires_at > 0 AND m.expires_at <= %(now)s
                      AND m.state IN ('active', 'deferred', 'scheduled'))
-    RETURNING queue, id, state, delivery_count, content_type
+    RETURNING queue, id, state, delivery_count, content_type, subject
     """,
 )
 

@@ -47,7 +47,7 @@ RELEASE_LEASE = Statement(
               FROM mqlite_messages JOIN mqlite_queues ON name = queue
              WHERE id = %(id)s)
      WHERE m.id = bounded AND m.lock_token = %(lock_token)s AND m.state = 'locked'
-    RETURNING queue, id, state, delivery_count, content_type
+    RETURNING queue, id, state, delivery_count, content_type, subject
     """,
 )
 

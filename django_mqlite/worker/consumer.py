@@ -259,7 +259,9 @@ class Consumer:
 
 def _settlement(finished: Finished) -> Settlement:
     outcome = finished.outcome or outcome_of(finished.error)
-    return Settlement(message=finished.message, outcome=outcome, error=finished.error)
+    return Settlement(
+        message=finished.message, outcome=outcome, error=finished.error, said=finished.said
+    )
 
 
 def _warn_lost(message: Message) -> None:

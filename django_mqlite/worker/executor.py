@@ -11,6 +11,7 @@ from typing import Any, cast
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import Error, connections, transaction
 
+from ..failures import Described, described
 from ..handlers import Handler, handler_of
 from ..logs import current_message
 from ..models import Message
@@ -27,6 +28,8 @@ class Finished:
     message: Message
     error: BaseException | None
     outcome: Outcome | None = None
+    said: Described | None = None
+    """What the error says, asked for where the handler ran: that may take its time."""
 
     @property
     def settled(self) -> bool:
@@ -52,7 +55,7 @@ class Executor:
         try:
             returned = run_handler(handler, message, self.using)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the delivery, not us
-            return Finished(message=message, error=error)
+            return Finished(message=message, error=error, said=described(error))
         finally:
             tidy_connections()
             if not handler.atomic:
@@ -67,17 +70,20 @@ class Executor:
             handler = handler_of(message, self.handlers)
             returned = await cast(Awaitable[object], handler.function(message))
         except BaseException as error:  # noqa: BLE001 - see run()
-            return Finished(message=message, error=error)
+            return Finished(message=message, error=error, said=described(error))
         finally:
             # Django runs the ORM of async code in one thread; its connections are there.
             await sync_to_async(tidy_connections)()
+            current_message.set(None)
         return finished(message, returned)
 
 
 def finished(message: Message, returned: object) -> Finished:
     """A delivery whose handler has returned this."""
     if isinstance(returned, Conclusion):
-        return Finished(message=message, error=returned.error, outcome=returned.outcome)
+        error = returned.error
+        said = None if error is None else described(error)
+        return Finished(message=message, error=error, outcome=returned.outcome, said=said)
     return Finished(message=message, error=None)
 
 

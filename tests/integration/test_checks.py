@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from django.core.checks import run_checks
+from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, connection, connections
 
 from django_mqlite import checks, deployment_checks, handlers
@@ -226,6 +227,19 @@ def test_an_atomic_handler_that_may_outlast_its_lease_is_warned_of(
     handles(monkeypatch, "stock", **facts)
 
     assert set(found()) == expected
+
+
+@pytest.mark.parametrize("broken", [ModuleNotFoundError("stripe"), ImproperlyConfigured("two")])
+def test_handlers_that_cannot_be_imported_are_one_error_and_no_crash(monkeypatch, broken):
+    def raise_it():
+        raise broken
+
+    monkeypatch.setattr(checks, "get_handlers", raise_it)
+
+    said = found(databases=["default"])
+
+    assert set(said) == {"mqlite.E007"}
+    assert str(broken) in said["mqlite.E007"].msg
 
 
 def test_each_check_leads_to_its_paragraph(settings):

@@ -273,7 +273,7 @@ def test_a_database_that_is_locked_while_it_runs_delays_the_settling_only(databa
 
 
 def test_a_message_that_another_program_inserts_is_noticed(database):
-    worker = database.start().wait_ready()
+    worker = database.start("--no-reaper").wait_ready()  # which looks as well, every second
 
     with database.other_program() as other:
         other.execute(

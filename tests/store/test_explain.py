@@ -5,7 +5,7 @@ import json
 import pytest
 from django.utils.translation import override
 
-from django_mqlite import handler
+from django_mqlite import explanation, handler
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.types import WorkerRecord
 from django_mqlite.workers import SEEN_WITHIN_MS, register
@@ -366,3 +366,12 @@ def test_after_the_reaper_the_error_of_the_lost_delivery_is_told(queue, clock):
 def test_a_language_without_a_catalogue_gets_english(queue):
     with override("fi"):
         assert "is not due before" in enqueue(delay=5).explain().text
+
+
+def test_where_the_handlers_cannot_be_imported_there_is_an_answer_all_the_same(queue, monkeypatch):
+    def raise_it():
+        raise ModuleNotFoundError("stripe")
+
+    monkeypatch.setattr(explanation, "get_handlers", raise_it)
+
+    assert enqueue().explain().code == "no_worker"
