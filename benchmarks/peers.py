@@ -49,7 +49,7 @@ PEERS = (
         script="litequeue_loop",
         packages=("litequeue",),
         jobs=3_000,
-        said="no worker, no leases, no retries; no level can be set",
+        said="no worker, no retries; no level can be set",
     ),
     Peer(
         name="simplebroker, read_generator",
@@ -83,8 +83,13 @@ def run() -> list[Row]:
         for level, synchronous in zip(LEVELS, ("FULL", "NORMAL"), strict=True):
             rates.setdefault(("", level), []).append(drain(1, 8, synchronous)[0])
             for peer in PEERS:
-                if not refused[peer]:
+                if refused[peer]:
+                    continue
+                try:
                     rates.setdefault((peer.script, level), []).append(measure(peer, level))
+                except (RuntimeError, subprocess.TimeoutExpired) as error:
+                    print(error, file=sys.stderr)
+                    refused[peer] = "failed here"
     ours = row("django-mqlite, 1 × 8, at FULL; at NORMAL", "leases, retries, receipts", "", rates)
     return [ours, *(row(p.name, refused[p] or p.said, p.script, rates) for p in PEERS)]
 
