@@ -135,6 +135,17 @@ class DeadLettered(MqliteError):
     """Why a message is a dead letter that did not fail in a delivery."""
 
 
+class TransactionLeftOpen(MqliteError):
+    """A handler has returned inside a transaction that it began itself; it was rolled back.
+
+    So what it wrote is gone, and the delivery has failed.
+    """
+
+    def __init__(self, aliases: Iterable[str]) -> None:
+        named = ", ".join(map(repr, aliases))
+        super().__init__(f"the handler left a transaction open on {named}; it was rolled back")
+
+
 class LeaseExpired(MqliteError):
     """What a delivery failed of: its worker neither settled nor renewed in time."""
 

@@ -1,9 +1,11 @@
 """The database file: how it is, its free pages, a copy of it."""
 
+import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from django.db import connections
@@ -123,13 +125,13 @@ def back_up(using: str, path: Path, progress: Callable[[int, int], object]) -> i
         raise NotPossible(f"There is no directory {path.parent} to write a backup to.")
     if in_callers_transaction(using) or connections[using].in_atomic_block:
         raise NotPossible("A backup cannot be made inside a transaction.")
-    partial = path.with_name(f"{path.name}.partial")
-    partial.unlink(missing_ok=True)
+    # Of this run alone: another that makes the same backup at the same time has a file of its own.
+    partial = path.with_name(f"{path.name}.{os.getpid()}-{token_hex(4)}.partial")
     try:
         wrong = _copied(using, partial, progress)
         if wrong:
             raise NotPossible(f"The copy is damaged and was not kept: {wrong[0]}")
-        partial.replace(path)
+        _give_name(partial, path)
     finally:
         for name in (partial.name, f"{partial.name}-wal", f"{partial.name}-shm"):
             partial.with_name(name).unlink(missing_ok=True)
@@ -141,3 +143,15 @@ def _copied(using: str, path: Path, progress: Callable[[int, int], object]) -> l
     connection.ensure_connection()
     with connection.wrap_database_errors, closing(connection.Database.connect(path)) as copy:
         return store.back_up(connection.connection, copy, progress)
+
+
+def _give_name(partial: Path, path: Path) -> None:
+    """A renaming would replace a file that is there by now; a hard link does not."""
+    try:
+        path.hardlink_to(partial)
+    except FileExistsError:
+        raise NotPossible(f"{path} exists, and a backup overwrites nothing.") from None
+    except OSError:  # a file system without hard links
+        if path.exists():
+            raise NotPossible(f"{path} exists, and a backup overwrites nothing.") from None
+        partial.rename(path)

@@ -94,7 +94,7 @@ class QueueManager(VerbManager["Queue"]):
 
     def stats(self) -> list[QueueStats]:
         """The depth of every queue by state, by name."""
-        return queues.queue_stats(self.connection)
+        return queues.queue_stats(self.connection, now=clock.now_ms())
 
     def overview(self) -> list[QueueOverview]:
         """Every queue at a glance, by name: depth, workers, and the last hour by minutes.

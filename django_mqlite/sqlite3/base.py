@@ -45,6 +45,9 @@ class DatabaseWrapper(base.DatabaseWrapper):
         connection.set_own_wait(0)  # whatever an init command has said of it
         if self._journal_mode is not None:
             self._set_journal_mode(connection)
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            # There a commit waits for readers, also the one at the end of a fetch or of a close.
+            connection.keep_own_wait()
         close_with_thread(self, connection)
         return connection
 

@@ -45,6 +45,7 @@ class Connection(Database.Connection):  # type: ignore[misc]
         self.patience = timeout
         self.turnstile = turnstile_of(database)
         self.is_trying = False
+        self._usual_wait = 0.0
         self.may_wait = False
         """Whether the open transaction has neither read nor written, so that it can still wait."""
         super().__init__(database, timeout=0, **options)
@@ -137,7 +138,12 @@ class Connection(Database.Connection):  # type: ignore[misc]
         try:
             yield
         finally:
-            self.set_own_wait(0)
+            self.set_own_wait(self._usual_wait)
+
+    def keep_own_wait(self) -> None:
+        """SQLite's own wait from now on: what is not in WAL mode commits where nobody can retry."""
+        self._usual_wait = self.patience
+        self.set_own_wait(self.patience)
 
     def set_own_wait(self, seconds: float) -> None:
         """How long SQLite itself waits, before it says that it is busy."""

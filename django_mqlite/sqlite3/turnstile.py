@@ -8,7 +8,7 @@ import os
 import time
 from collections import deque
 from pathlib import Path
-from threading import Lock
+from threading import Lock, RLock
 from typing import Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 from weakref import ReferenceType, WeakValueDictionary, ref
@@ -46,7 +46,9 @@ class Turnstile:
 
     def forget(self) -> None:
         """Nobody is inside: in a forked process the others do not exist."""
-        self._guard = Lock()
+        self._guard = (
+            RLock()
+        )  # a signal handler or a finaliser may write while its thread is in here
         self._inside: ReferenceType[Writer] | None = None
         self._queue: deque[_Turn] = deque()
 
@@ -99,7 +101,7 @@ def _bounded(seconds: float) -> float:
 
 
 _turnstiles: WeakValueDictionary[str, Turnstile] = WeakValueDictionary()
-_guard = Lock()
+_guard = RLock()
 
 
 def turnstile_of(database: object) -> Turnstile:
@@ -125,7 +127,7 @@ def _place(name: str) -> str | None:
 
 def _forget_all() -> None:
     global _guard
-    _guard = Lock()
+    _guard = RLock()
     for turnstile in list(_turnstiles.values()):
         turnstile.forget()
 

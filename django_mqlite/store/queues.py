@@ -121,7 +121,9 @@ def pause_queue(connection: Connection, name: str, *, paused: bool, now: int) ->
 
 # Each count runs over one partial index, so finished backlogs cost nothing.
 # The oldest due message is the smallest visible_at of the unblocked active ones: id order is
-# arrival order, so the head of each priority is close enough and costs one seek.
+# arrival order, so the head of each priority is close enough and costs one seek. Due as well is
+# what only a reaper can bring back, a schedule that has come and a lease that ran out: where none
+# runs, nothing else would tell that they wait.
 QUEUE_STATS = Statement(
     "queue_stats",
     """
@@ -134,7 +136,13 @@ QUEUE_STATS = Statement(
            (SELECT count(*) FROM mqlite_messages WHERE queue = name AND state = 'completed'),
            (SELECT visible_at FROM mqlite_messages
              WHERE queue = name AND state = 'active' AND blocked = 0
-             ORDER BY priority DESC, id LIMIT 1)
+             ORDER BY priority DESC, id LIMIT 1),
+           (SELECT visible_at FROM mqlite_messages
+             WHERE queue = name AND state = 'scheduled' AND visible_at <= %(now)s AND blocked = 0
+             ORDER BY visible_at LIMIT 1),
+           (SELECT locked_until FROM mqlite_messages
+             WHERE queue = name AND state = 'locked' AND locked_until <= %(now)s
+             ORDER BY locked_until LIMIT 1)
       FROM mqlite_queues
      ORDER BY name
     """,
@@ -143,14 +151,14 @@ QUEUE_STATS = Statement(
 STATES = ("active", "locked", "scheduled", "deferred", "dead_lettered", "completed")
 
 
-def queue_stats(connection: Connection) -> list[QueueStats]:
+def queue_stats(connection: Connection, *, now: int) -> list[QueueStats]:
     """The depth of every queue, by name."""
     return [
         QueueStats(
             queue=name,
             paused=bool(paused),
-            counts=dict(zip(STATES, counts, strict=True)),
-            due_since_ms=due,
+            counts=dict(zip(STATES, values, strict=False)),
+            due_since_ms=min((at for at in values[len(STATES) :] if at is not None), default=None),
         )
-        for name, paused, *counts, due in fetch_all(connection, QUEUE_STATS)
+        for name, paused, *values in fetch_all(connection, QUEUE_STATS, now=now)
     ]

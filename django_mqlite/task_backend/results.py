@@ -29,7 +29,9 @@ def registered_task(path: str) -> Any:
     """
     try:
         found = import_string(path)
-    except (Exception, SystemExit) as error:  # whatever a module does that is being imported
+    except KeyboardInterrupt:
+        raise  # of whoever runs this by hand
+    except BaseException as error:  # whatever a module does that is being imported
         raise UnknownTask(path, f"{type(error).__name__}: {error}") from error
     if not isinstance(found, Task):
         raise UnknownTask(path, "what is there was not made by @task")

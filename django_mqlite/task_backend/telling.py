@@ -1,9 +1,12 @@
 """The framework's signals about tasks that have ended, and what a dead letter has to do with it."""
 
 import logging
+import sys
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
+from django.db import connections
 
 from .. import signals as messages
 from ..task_facts import TASK, NotATask
@@ -58,8 +61,21 @@ def tell_failed(
         return
     model: type[Message] = apps.get_model("django_mqlite", "Message")
     dead = model.objects.using(using).filter(pk=message_id).first()
-    if dead is not None:
+    if dead is None:
+        return
+    if (dead.subject or "").rpartition(".")[0] in sys.modules:
         tell_finished(dead, exception)
+    else:  # its import may take its time, or for ever, and who tells this has others to look after
+        Thread(
+            target=_tell_apart, args=(dead, exception), name="mqlite-tells-apart", daemon=True
+        ).start()
+
+
+def _tell_apart(message: "Message", exception: BaseException | None) -> None:
+    try:
+        tell_finished(message, exception)
+    finally:
+        connections.close_all()
 
 
 def connect() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
 from ..models import Message
@@ -28,6 +28,7 @@ class EventLoop:
         self._run = run
         self._on_stopped = on_stopped
         self._closing = False
+        self._guard = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
         # Touched in the loop's thread only.
@@ -62,12 +63,13 @@ class EventLoop:
             loop.run_until_complete(asyncio.wait(tasks, timeout=1))
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            run = self._run_until_closed
-            self._thread = Thread(target=run, name="mqlite-event-loop", daemon=True)
-            self._thread.start()
-        return self._loop
+        with self._guard:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                run = self._run_until_closed
+                self._thread = Thread(target=run, name="mqlite-event-loop", daemon=True)
+                self._thread.start()
+            return self._loop
 
     def _run_until_closed(self) -> None:
         assert self._loop is not None  # noqa: S101 - it has just been made

@@ -4,13 +4,14 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import Error, connections, transaction
 
+from ..exceptions import TransactionLeftOpen
 from ..failures import Described, described
 from ..handlers import Handler, handler_of
 from ..logs import current_message
@@ -28,8 +29,12 @@ class Finished:
     message: Message
     error: BaseException | None
     outcome: Outcome | None = None
-    said: Described | None = None
-    """What the error says, asked for where the handler ran: that may take its time."""
+    said: Described | None = field(init=False, default=None)
+    """What the error says, asked for here, where the handler ran: that may take its time."""
+
+    def __post_init__(self) -> None:
+        if self.error is not None:
+            object.__setattr__(self, "said", described(self.error))
 
     @property
     def settled(self) -> bool:
@@ -53,15 +58,17 @@ class Executor:
         handler = handler_of(message, self.handlers)
         current_message.set((message.queue, message.pk))
         try:
-            returned = run_handler(handler, message, self.using)
+            ended = finished(message, run_handler(handler, message, self.using))
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the delivery, not us
-            return Finished(message=message, error=error, said=described(error))
-        finally:
-            tidy_connections()
-            if not handler.atomic:
-                believe_the_file(message)
-            current_message.set(None)
-        return finished(message, returned)
+            ended = Finished(message=message, error=error)
+        undone = tidy_connections()
+        if not handler.atomic:
+            believe_the_file(message)
+        if undone and ended.error is None:
+            # What it has written, and enqueued, is gone: it must not be told that it was done.
+            ended = Finished(message=message, error=TransactionLeftOpen(undone))
+        current_message.set(None)
+        return ended
 
     async def run_async(self, message: Message) -> Finished:
         """The same for a coroutine function. A cancellation is an answer like any other."""
@@ -70,7 +77,7 @@ class Executor:
             handler = handler_of(message, self.handlers)
             returned = await cast(Awaitable[object], handler.function(message))
         except BaseException as error:  # noqa: BLE001 - see run()
-            return Finished(message=message, error=error, said=described(error))
+            return Finished(message=message, error=error)
         finally:
             # Django runs the ORM of async code in one thread; its connections are there.
             await sync_to_async(tidy_connections)()
@@ -81,9 +88,7 @@ class Executor:
 def finished(message: Message, returned: object) -> Finished:
     """A delivery whose handler has returned this."""
     if isinstance(returned, Conclusion):
-        error = returned.error
-        said = None if error is None else described(error)
-        return Finished(message=message, error=error, outcome=returned.outcome, said=said)
+        return Finished(message=message, error=returned.error, outcome=returned.outcome)
     return Finished(message=message, error=None)
 
 
@@ -135,19 +140,29 @@ def believe_the_file(message: Message) -> None:
             message.state = State.LOCKED
 
 
-def tidy_connections() -> None:
-    """Leave no connection behind that the next message could not use.
+def tidy_connections() -> list[str]:
+    """Leave no connection behind that the next message could not use; whose transactions it undid.
 
     SQLite connections do not go stale, and reopening one for each message costs more than the
     message: they are closed after an error only. The others follow Django's rule. Never raises: the
     thread would be lost, and its message renewed for ever.
     """
+    undone = []
     for connection in connections.all(initialized_only=True):
         try:
+            if _is_in_transaction(connection):
+                undone.append(connection.alias)
             _tidy(connection)
         except Exception:
             logger.exception("a connection to database %r is given up", connection.alias)
             del connections[connection.alias]
+    return undone
+
+
+def _is_in_transaction(connection: Any) -> bool:
+    return connection.vendor == "sqlite" and bool(
+        connection.connection is not None and connection.connection.in_transaction
+    )
 
 
 def _tidy(connection: Any) -> None:

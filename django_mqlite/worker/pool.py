@@ -38,6 +38,7 @@ class Pool:
         """Set when a message is started; for whoever has nothing to do before."""
         # By identity: a delivery whose lease was lost may still run when its message comes again.
         self._running: dict[int, Message] = {}
+        self._in_loop: set[int] = set()
         self._threads = [
             Thread(target=self._work, name=f"mqlite-handler-{number}", daemon=True)
             for number in range(threads)
@@ -60,14 +61,11 @@ class Pool:
         self._running[id(message)] = message
         if not self.busy.is_set():
             self.busy.set()
-        if self._loop is not None and self._is_async(message):
-            self._loop.start(message, self._finish)
-        else:
-            self._waiting.put(message)
+        self._waiting.put(message)
 
     def cancel(self, message: Message, because: BaseException) -> bool:
         """Cancel the message's handler if it is a coroutine; a thread cannot be. Whether it is."""
-        if self._loop is None or not self._is_async(message):
+        if self._loop is None or id(message) not in self._in_loop:
             return False
         self._loop.cancel(message, because)
         return True
@@ -78,6 +76,7 @@ class Pool:
         while self._finished:
             finished = self._finished.popleft()
             del self._running[id(finished.message)]
+            self._in_loop.discard(id(finished.message))
             taken.append(finished)
         return taken
 
@@ -93,8 +92,21 @@ class Pool:
 
     def _work(self) -> None:
         while (message := self._waiting.get()) is not None:
-            self._finish(self._run(message))
+            self._begin(message)
         connections.close_all()
+
+    def _begin(self, message: Message) -> None:
+        """Asked in this thread which of the two it is: to know that, a module may be imported."""
+        try:
+            is_async = self._loop is not None and self._is_async(message)
+        except BaseException as error:  # noqa: BLE001 - whatever the import does ends the delivery
+            self._finish(Finished(message=message, error=error))
+            return
+        if is_async and self._loop is not None:
+            self._in_loop.add(id(message))
+            self._loop.start(message, self._finish)
+        else:
+            self._finish(self._run(message))
 
     def _finish(self, finished: Finished) -> None:
         self._finished.append(finished)

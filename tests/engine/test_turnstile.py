@@ -136,3 +136,11 @@ def test_in_a_forked_process_nobody_is_inside():
 
     assert os.waitpid(child, 0)[1] == 0
     assert not turnstile.enter(Writer(), deadline=0)
+
+
+def test_a_writer_that_interrupts_its_own_thread_in_here_gets_its_turn():
+    """A signal handler or a finaliser may write at any moment."""
+    turnstile = Turnstile()
+
+    with turnstile._guard:
+        assert turnstile.enter(Writer(), deadline=soon())

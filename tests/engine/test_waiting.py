@@ -312,3 +312,21 @@ def test_a_connection_that_threads_share_outlives_the_thread_that_opened_it(engi
 
     assert stored(kept[0]) == [1]
     kept[0].close()
+
+
+def own_wait(connection):
+    return execute(connection, "PRAGMA busy_timeout")[0][0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("WAL", 0), ("DELETE", 60_000), ("TRUNCATE", 60_000)]
+)
+def test_where_commits_wait_for_readers_sqlite_waits_itself(open_database, mode, expected):
+    """The commit of a RETURNING statement is at its last row, where nobody can try again."""
+    connection = open_database(timeout=60, journal_mode=mode)
+    execute(connection, "CREATE TABLE t (a)")
+
+    assert own_wait(connection) == expected
+    with connection.cursor() as cursor:
+        cursor.executemany(INSERT, [(1,), (2,)])
+    assert own_wait(connection) == expected

@@ -6,7 +6,7 @@ from django.db import connection, transaction
 
 from django_mqlite import enqueue, enqueue_many
 from django_mqlite.handlers import Handler
-from django_mqlite.models import Message
+from django_mqlite.models import DeadLetter, Message
 from django_mqlite.worker.child import run_child
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.stop import Stop
@@ -26,17 +26,30 @@ def begin():
         cursor.execute("BEGIN IMMEDIATE")
 
 
-def test_a_transaction_that_a_handler_leaves_open_is_rolled_back_and_holds_up_nobody(make_queue):
+@pytest.mark.parametrize(
+    "begin_one",
+    [
+        begin,
+        lambda: transaction.atomic().__enter__(),
+        lambda: transaction.set_autocommit(False),
+    ],
+    ids=["BEGIN", "atomic", "autocommit"],
+)
+def test_a_handler_that_leaves_a_transaction_open_has_failed_for_what_it_wrote_is_gone(
+    make_queue, begin_one
+):
     make_queue("jobs", max_delivery_count=1)
     left_open = enqueue("jobs", None)
 
     def leave_open(message):
-        begin()
+        begin_one()
         Message.objects.filter(pk=message.pk).update(subject="never committed")
 
     assert work(leave_open).code == 0
 
-    assert state_of(left_open) == "gone"
+    letter = DeadLetter.objects.get(pk=left_open.pk)
+    assert letter.subject is None
+    assert letter.errors[-1]["class"] == "django_mqlite.exceptions.TransactionLeftOpen"
 
 
 def test_a_coroutine_that_leaves_a_transaction_open_holds_up_nobody(make_queue):

@@ -82,7 +82,12 @@ EXPECTED = {
     "prune.TOO_MANY": {DEAD},
     "prune.TOO_OLD": {DEAD_SINCE},
     "queues.ORDERING_HOLDERS": EACH_STATE - {"INDEX mqlite_messages_completed (queue=?)"},
-    "queues.QUEUE_STATS": EACH_STATE | {HEADS},
+    "queues.QUEUE_STATS": EACH_STATE
+    | {
+        HEADS,
+        "INDEX mqlite_messages_locked (queue=? AND locked_until<?)",
+        "INDEX mqlite_messages_scheduled (queue=? AND visible_at<?)",
+    },
     "reap.ACTIVATE_DUE": {BY_ID, "INDEX mqlite_messages_scheduled (queue=? AND visible_at<?)"},
     "reap.BURY_EXPIRED": {BY_ID},
     "reap.DISCARD_EXPIRED": {BY_ID},

@@ -11,6 +11,13 @@ from django_mqlite.worker.pool import Pool
 from tests.support.waiting import wait_until
 
 
+class NoLoop:
+    """For pools whose messages are none for it."""
+
+    def close(self):
+        pass
+
+
 class Handlers:
     """Each started message runs until the test lets one go."""
 
@@ -112,3 +119,44 @@ def test_closing_does_not_wait_for_a_handler_that_does_not_end(handlers):
     wait_until(
         lambda: not names & {thread.name for thread in threading.enumerate()}, "the threads to end"
     )
+
+
+def test_who_starts_a_message_does_not_wait_until_it_is_known_how_it_runs(handlers):
+    """To know whether a task is a coroutine, its module may have to be imported."""
+    asked, go_on = [], threading.Event()
+
+    def is_async(message):
+        asked.append(threading.current_thread())
+        go_on.wait(30)
+        return False
+
+    pool = Pool(
+        handlers.run, threads=1, on_finished=handlers.on_finished, is_async=is_async, loop=NoLoop()
+    )
+    message = Message(id=1)
+
+    pool.start(message)
+    assert pool.cancel(message, TimeoutError()) is False
+    go_on.set()
+    handlers.let_end()
+
+    pool.take_finished()
+    pool.close()
+    assert asked
+    assert threading.current_thread() not in asked
+
+
+def test_an_import_that_raises_anything_ends_the_delivery_and_not_the_thread(handlers):
+    def is_async(message):
+        raise KeyboardInterrupt
+
+    pool = Pool(
+        handlers.run, threads=1, on_finished=handlers.on_finished, is_async=is_async, loop=NoLoop()
+    )
+
+    for number in (1, 2):
+        pool.start(Message(id=number))
+        handlers.finished.get(timeout=30)
+        (finished,) = pool.take_finished()
+        assert isinstance(finished.error, KeyboardInterrupt)
+    pool.close()

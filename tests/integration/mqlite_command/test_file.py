@@ -4,6 +4,8 @@ import io
 import json
 import sqlite3
 from contextlib import closing
+from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -96,6 +98,46 @@ def test_an_interrupted_backup_leaves_nothing_behind(database, tmp_path, monkeyp
 
     assert list(tmp_path.glob("copy*")) == []
     database.enqueue("jobs", 1)  # the connection is usable
+
+
+def test_of_two_backups_at_the_same_time_one_is_kept_and_whole(database, tmp_path):
+    database.enqueue("jobs", b"both")
+    path = tmp_path / "copy.sqlite3"
+    others = []
+
+    def another(done, total):
+        if not others:
+            others.append(path)
+            backup = Thread(target=mqlite, args=("backup", path, *HERE))
+            backup.start()
+            backup.join(60)
+            assert path.exists()
+
+    with pytest.raises(storage.NotPossible, match="overwrites nothing"):
+        storage.back_up(ALIAS, path, another)
+
+    assert rows_of(path) == [(b"both",)]
+    assert [each.name for each in tmp_path.glob("copy*")] == ["copy.sqlite3"]
+
+
+def test_without_hard_links_a_backup_is_renamed_and_overwrites_nothing(
+    database, tmp_path, monkeypatch
+):
+    def refuse(path, target):
+        raise PermissionError("no hard links here")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    path = tmp_path / "copy.sqlite3"
+
+    storage.back_up(ALIAS, path, lambda done, total: None)
+    assert rows_of(path) == []
+    with pytest.raises(storage.NotPossible, match="overwrites nothing"):
+        storage.back_up(ALIAS, tmp_path / "late", lambda done, total: (tmp_path / "late").touch())
+
+    assert sorted(each.name for each in tmp_path.iterdir() if each.is_file()) == [
+        "copy.sqlite3",
+        "late",
+    ]
 
 
 def test_a_copy_that_is_damaged_is_not_kept(database, tmp_path, monkeypatch):

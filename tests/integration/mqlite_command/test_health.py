@@ -9,6 +9,7 @@ from django_mqlite.health import RESTART_MS
 from django_mqlite.models import Message
 from django_mqlite.types import WorkerRecord
 from django_mqlite.workers import SEEN_WITHIN_MS, register
+from tests.support.verbs import enqueue_and_claim
 
 KEYS = {"healthy", "problems", "oldest_due_age", "last_poll_age", "live_workers", "wal_bytes"}
 
@@ -135,3 +136,21 @@ def test_people_are_told_the_same_in_words(queue, clock, capsys):
     out = capsys.readouterr().out
     assert "PROBLEM: queue jobs has messages due" in out
     assert "oldest due message: 100.0 s ago" in out
+
+
+@pytest.mark.parametrize("left", ["an expired lease", "a due schedule", "a rest after a failure"])
+def test_what_only_a_reaper_would_make_claimable_is_due_as_well(queue, clock, capsys, left):
+    match left:
+        case "an expired lease":
+            enqueue_and_claim("jobs")
+        case "a due schedule":
+            Message.objects.enqueue("jobs", None, delay=5)
+        case _:
+            enqueue_and_claim("jobs").abandon(delay=5)
+    clock.advance(60)
+
+    code, answer = health(capsys)
+
+    assert code == 1
+    assert "no live worker" in answer["problems"][0]
+    assert answer["oldest_due_age"] >= 30

@@ -1,11 +1,15 @@
 """A rolling deployment: paths that this code does not have, and code that is no task."""
 
+import threading
+
 import pytest
 
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.task_backend import UnknownTask
 from django_mqlite.task_backend.compat import signals
 from django_mqlite.task_facts import TASK
+from tests.support.verbs import claim_one
+from tests.support.waiting import wait_until
 
 from . import calls
 
@@ -30,6 +34,7 @@ def enqueue(path, **options):
         f"{HERE}.calls.not_a_task",
         f"{HERE}.broken.anything",
         f"{HERE}.leaving.anything",
+        f"{HERE}.ending.anything",
         "os.abort",
         "builtins.exec",
         "nodots",
@@ -131,3 +136,28 @@ def test_an_unknown_task_that_ends_is_logged_and_stops_nothing(tasks_queue, run_
 
     assert "task_finished is not sent" in caplog.text
     assert heard == []
+
+
+def test_a_dead_letter_does_not_keep_who_tells_of_it_waiting_for_an_import(
+    tasks_queue, heard, committed, monkeypatch, tmp_path
+):
+    began, go_on = tmp_path / "began", tmp_path / "go-on"
+    (tmp_path / "slow_import.py").write_text(
+        f"""
+import pathlib, time
+pathlib.Path({str(began)!r}).touch()
+while not pathlib.Path({str(go_on)!r}).exists():
+    time.sleep(0.01)
+"""
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    enqueue("slow_import.anything")
+
+    with committed():
+        claim_one("default").reject("Broken")
+
+    wait_until(began.exists, "another thread to import it")
+    go_on.touch()
+    for thread in threading.enumerate():
+        if thread.name == "mqlite-tells-apart":
+            thread.join(30)
