@@ -16,7 +16,7 @@ test: $(INSTALLED) ## Run the whole test suite
 	@$(PYTEST) -n 2 --dist loadgroup
 
 serve: $(INSTALLED) ## Start the shop and a worker, and print where to click
-	@$(BIN)/python -m example_project.serve
+	@$(BIN)/python -m example_project.serve $${PORT:+--port $$PORT}
 
 lint: $(INSTALLED) ## Check style, types and layers
 	$(BIN)/ruff check

@@ -74,7 +74,11 @@ class NameConflict(MqliteError):
 
     def __init__(self, name: str, taken_by: str) -> None:
         self.name = name
-        super().__init__(f"The name {name!r} is taken by {taken_by}; choose another one.")
+        super().__init__(
+            f"The name {name!r} is taken by {taken_by}; choose another one. The queue of a "
+            "subscription is not declared in MQLITE['QUEUES'] as well: Queue.objects.configure() "
+            "gives it options."
+        )
 
 
 class TopicNotFound(MqliteError):

@@ -75,7 +75,9 @@ def check_free(port: int) -> None:
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
-        raise Trouble(f"Port {port}: {error.strerror}. Name another one with --port.") from error
+        raise Trouble(
+            f"Port {port}: {error.strerror}. Name another one: make serve PORT={port + 1}"
+        ) from error
 
 
 def answers(port: int) -> bool:

@@ -20,6 +20,14 @@ def positive_int(text: str) -> int:
     return value
 
 
+def interval(text: str) -> float:
+    """Seconds between two looks: a tenth at least, so that looking is not all that is done."""
+    value = seconds(text)
+    if value < 0.1:
+        raise ArgumentTypeError(f"{text!r} is less than 0.1 s")
+    return value
+
+
 def seconds(text: str) -> float:
     """Seconds, not negative."""
     try:

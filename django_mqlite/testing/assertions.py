@@ -5,7 +5,8 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from ..models import Message
+from ..exceptions import QueueNotFound
+from ..models import Message, Queue
 from ..task_facts import TASK, task_facts
 from ..types import State
 
@@ -30,11 +31,12 @@ def assert_enqueued(
     `data` is compared with each message's. With a `task`, a call of it is meant, with these `args`
     and `kwargs` if they are given, in the task's own queue unless another is named. `count` is how
     many there are to be, also 0; by default at least one. What is scheduled waits as well; what is
-    being handled or has ended does not.
+    being handled or has ended does not. Raises QueueNotFound.
     """
     if queue is None and task is None:
         raise TypeError("assert_enqueued() needs a queue or a task")
     queue = queue or str(task.queue_name)
+    _must_exist(queue, using)
     waiting = _waiting(queue, using)
     found = list(waiting)
     if data is not ANYTHING:
@@ -47,6 +49,14 @@ def assert_enqueued(
     raise AssertionError(
         f"queue {queue!r} was to have {wanted} and has {len(found)}. {_shown(waiting)}"
     )
+
+
+def _must_exist(queue: str, using: str | None) -> None:
+    """A misspelt one would have no messages for ever, and `count=0` always hold."""
+    queues = Queue.objects.using(using or Message.objects.using_alias)
+    known = set(queues.values_list("name", flat=True))
+    if queue not in known:
+        raise QueueNotFound(queue, known)
 
 
 def _waiting(queue: str, using: str | None) -> "QuerySet[Message]":

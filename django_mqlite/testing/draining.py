@@ -40,8 +40,11 @@ def drain(
     when it is due: that of the FakeClock in use, else of one that lasts as long as the call. What
     was scheduled for later stays where it is: move a FakeClock.
 
-    Raises TooManyDeliveries after `limit` of them, and QueueNotFound.
+    Raises TooManyDeliveries after `limit` of them, QueueNotFound, and ValueError for a `limit` of
+    none.
     """
+    if limit < 1:
+        raise ValueError(f"drain() makes at least one delivery, so limit is not {limit!r}")
     handlers = get_handlers()
     manager = Message.objects.db_manager(using)
     served = queues or _served(handlers, manager.using_alias)

@@ -89,7 +89,7 @@ def test_a_topic_reaches_those_whose_filter_lets_it_in(make_queue):
     exec(block("topics", "publish("), names)
     exec(block("topics", '@handler("customs")'), names)
 
-    assert {each.queue for each in names["copies"]} == {"stock", "customs"}
+    assert {each.queue for each in names["copies"]} == {"stock-of-orders", "customs"}
     assert Subscription.objects.count() == 2
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django_mqlite.fields import moment
-from django_mqlite.management.arguments import seconds
+from django_mqlite.management.arguments import interval
 from django_mqlite.managers import QueueManager
 from django_mqlite.models import Queue
 from django_mqlite.types import QueueOverview, State
@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """[--watch [S]]"""
     parser.add_argument(
         "--watch",
-        type=seconds,
+        type=interval,
         nargs="?",
         const=2.0,
         metavar="S",

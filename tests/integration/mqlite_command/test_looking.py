@@ -238,7 +238,7 @@ def test_tail_of_an_unknown_queue_is_told_at_once(queue, looks):
 
 def test_stats_are_watched_until_ctrl_c(queue, looks):
     looks(lambda: Message.objects.enqueue("jobs", 1))
-    in_pipe = mqlite("stats", "--watch", 0)
+    in_pipe = mqlite("stats", "--watch", 0.1)
     looks(lambda: Message.objects.enqueue("jobs", 1))
     on_terminal = mqlite("stats", "--watch", stdout=Terminal())
     looks(lambda: Message.objects.enqueue("jobs", 1))

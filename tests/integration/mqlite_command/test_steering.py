@@ -229,6 +229,7 @@ def test_a_bar_shows_how_far_it_has_come_on_a_terminal_and_not_in_the_answer(que
         (("show", "0"), "0 is not between 1 and"),
         (("show", "one"), "'one' is no whole number"),
         (("stats", "--watch", "-1"), "'-1' is no length of time"),
+        (("stats", "--watch", "0"), "'0' is less than 0.1 s"),
         (("stats", "--watch", "soon"), "'soon' is no number of seconds"),
         (("enqueue", "jobs"), "required: DATA"),
         (("enqueue", "jobs", "{"), "DATA is no JSON"),

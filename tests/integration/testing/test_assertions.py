@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_mqlite import enqueue
+from django_mqlite import QueueNotFound, enqueue
 from tests.integration.tasks.calls import echo, note
 from tests.support.verbs import claim_one, dead_letter
 
@@ -73,3 +73,9 @@ def test_a_task_in_another_queue_is_looked_for_there(make_queue, assert_enqueued
 def test_neither_queue_nor_task_is_refused(db, assert_enqueued):
     with pytest.raises(TypeError, match="needs a queue or a task"):
         assert_enqueued(data=1)
+
+
+@pytest.mark.parametrize("count", [None, 0])
+def test_a_queue_that_is_not_there_is_an_error_and_no_proof(queue, assert_enqueued, count):
+    with pytest.raises(QueueNotFound, match="jobs"):
+        assert_enqueued("jobz", count=count)

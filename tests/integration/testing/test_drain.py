@@ -248,3 +248,9 @@ class DrainInATestCase(TestCase):
             drain()
 
         assert names() == ["a"]
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_of_no_deliveries_is_refused(queue, limit):
+    with pytest.raises(ValueError, match="limit"):
+        drain(limit=limit)
