@@ -13,6 +13,7 @@ from ..drafts import Draft, MessageOptions, draft
 from ..enqueueing import new_row, store_fast, store_many, store_once
 from ..exceptions import DuplicateConflict, TopicNotFound
 from ..filters import lets_in, names_of
+from ..names import meant
 from ..store.enqueue import Stored
 from ..store.topics import routes, topic_names
 from ..transactions import after_commit, write_transaction
@@ -104,6 +105,9 @@ class EnqueueVerbs(VerbManager["Message"]):
         ]
 
     def _drafted(self, queue: str, data: Any, options: MessageOptions) -> NewMessage:
+        known = MessageOptions.__annotations__
+        for name in options.keys() - known.keys():
+            raise TypeError(f"a message has no option {name!r}{meant(name, known)}")
         return draft(queue, data, max_body_bytes=get_settings().max_body_bytes, **options)
 
     def _new(self, new: NewMessage, stored: Stored | int, now: int) -> "Message":

@@ -4,7 +4,8 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import transaction
 
-from django_mqlite import MessageTooLarge, QueueNotFound, enqueue
+from django_mqlite import MessageTooLarge, QueueNotFound, enqueue, publish
+from django_mqlite.drafts import Draft
 from django_mqlite.models import Message, Queue
 from tests.support.transactions import (
     another_connection,
@@ -176,3 +177,19 @@ def test_numbers_outside_63_bits_are_refused(clock, queue, name, value):
         enqueue("jobs", None, **{name: value})
 
     assert committed_messages() == []
+
+
+@pytest.mark.rule("1.7")
+@pytest.mark.parametrize("verb", ["enqueue", "enqueue_many", "publish"])
+def test_an_option_that_there_is_not_is_refused_with_the_one_that_was_meant(queue, verb):
+    wrong = {"dealy": 3}
+    call = {
+        "enqueue": lambda: enqueue("jobs", None, **wrong),
+        "enqueue_many": lambda: Message.objects.enqueue_many("jobs", [Draft(None, **wrong)]),
+        "publish": lambda: publish("news", None, **wrong),
+    }[verb]
+
+    with pytest.raises(TypeError, match="no option 'dealy'; did you mean 'delay'"):
+        call()
+
+    assert not Message.objects.exists()
