@@ -140,8 +140,11 @@ def reloading(database):
 
 
 def change(code: Path) -> None:
-    """The reloader looks at the time of the last change."""
-    code.write_text("VERSION = 2\n")
+    """The reloader looks at the time of the last change.
+
+    Python keeps what it compiled while second and size are the same: so the size is another.
+    """
+    code.write_text("VERSION = 2  # changed\n")
 
 
 def starts(worker) -> int:
