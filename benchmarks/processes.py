@@ -9,8 +9,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import Popen
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -57,9 +58,12 @@ def started_writer(seconds: float) -> Popen[str]:
     )
 
 
-def wait_until(condition: Callable[[], bool], worker: Popen[str]) -> None:
+def wait_until(condition: Callable[[], T], worker: Popen[str] | None = None) -> T:
+    """The first true answer; RuntimeError if it takes too long or the worker ends before."""
     deadline = time.monotonic() + 120
-    while not condition():
-        if worker.poll() is not None or time.monotonic() > deadline:
+    while not (answer := condition()):
+        has_ended = worker is not None and worker.poll() is not None
+        if has_ended or time.monotonic() > deadline:
             raise RuntimeError("the worker has ended, or takes too long")
         Event().wait(0.002)
+    return answer

@@ -13,14 +13,13 @@ from threading import Event
 import psutil
 from django.conf import settings
 
-from benchmarks.processes import running_worker
+from benchmarks.processes import running_worker, wait_until
 from django_mqlite.models import Message, Queue
 from django_mqlite.workers import live_workers
 
 ROUNDS = int(os.environ.get("MQLITE_BENCHMARK_ROUNDS", "5"))
 TIMES = 20 * ROUNDS
 GRACE = 5
-PATIENCE = 60.0
 
 FOREIGN_ENQUEUE = """
     INSERT INTO mqlite_messages (queue, state, enqueued_at, visible_at, content_type, body)
@@ -111,12 +110,3 @@ def starts() -> dict[tuple[int, int], int]:
     path = Path(settings.DIRECTORY) / "starts"
     lines = path.read_text().splitlines() if path.exists() else []
     return {(int(id), int(delivery)): int(at) for id, delivery, at in map(str.split, lines)}
-
-
-def wait_until(condition: Callable[[], int]) -> int:
-    deadline = time.monotonic() + PATIENCE
-    while not (answer := condition()):
-        if time.monotonic() > deadline:
-            raise RuntimeError("the worker takes too long")
-        Event().wait(0.002)
-    return answer
