@@ -37,11 +37,26 @@ class DatabaseWrapper(base.DatabaseWrapper):
         self.init_commands: list[str] = [*own, *self.init_commands]
         for name in ("journal_mode", "synchronous", "journal_size_limit"):
             params.pop(name, None)
-        return {**params, "timeout": options["timeout"], "factory": Connection}
+        return {**params, "timeout": options["timeout"]}
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
-        # Any sqlite3.connect() only calls the factory, so Django's own opens pysqlite3's as well.
-        connection = super().get_new_connection(conn_params)
+        opened: list[Connection] = []
+
+        def opening(*arguments: Any, **options: Any) -> Connection:
+            opened.append(Connection(*arguments, **options))
+            return opened[-1]
+
+        try:
+            # sqlite3.connect() only calls the factory, so Django's own opens pysqlite3's as well.
+            connection = super().get_new_connection({**conn_params, "factory": opening})
+            self._prepare(connection)
+        except BaseException:
+            for connection in opened:  # an init command that fails has opened one all the same
+                connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: Any) -> None:
         connection.set_own_wait(0)  # whatever an init command has said of it
         if self._journal_mode is not None:
             self._set_journal_mode(connection)
@@ -49,7 +64,6 @@ class DatabaseWrapper(base.DatabaseWrapper):
             # There a commit waits for readers, also the one at the end of a fetch or of a close.
             connection.keep_own_wait()
         close_with_thread(self, connection)
-        return connection
 
     def _set_journal_mode(self, connection: Any) -> None:
         """The file remembers WAL: where it is in that mode already, this only looks."""
@@ -57,7 +71,6 @@ class DatabaseWrapper(base.DatabaseWrapper):
             connection.execute(f"PRAGMA journal_mode = {self._journal_mode}").fetchall()
         except Database.OperationalError as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF != SQLITE_READONLY:
-                connection.close()
                 raise
 
     def create_cursor(self, name: str | None = None) -> Any:

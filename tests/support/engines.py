@@ -30,7 +30,10 @@ def database(alias: str, name: object, **options: Any) -> Iterator[Any]:
     try:
         yield connections[alias]
     finally:
-        connections[alias].close()
+        wrapper = connections[alias]
+        wrapper.close()
+        if wrapper.connection is not None:
+            wrapper.connection.close()  # Django keeps one in memory open, and its data with it
         del connections[alias]
         del connections.settings[alias]
 
