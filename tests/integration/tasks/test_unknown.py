@@ -18,6 +18,13 @@ pytestmark = pytest.mark.django_db
 HERE = "tests.integration.tasks"
 
 
+def wait_told() -> None:
+    """What has to import a task's module is told from a thread of its own."""
+    for thread in threading.enumerate():
+        if thread.name == "mqlite-tells-apart":
+            thread.join(30)
+
+
 def enqueue(path, **options):
     """As a program with other code does."""
     said = {"message_id": "7", "properties": {"backend": "default"}, **options}
@@ -133,6 +140,7 @@ def test_a_body_that_no_task_has_fails_by_the_retry_policy(tasks_queue, run_all,
 def test_an_unknown_task_that_ends_is_logged_and_stops_nothing(tasks_queue, run_all, caplog, heard):
     enqueue("no.such.task", max_delivery_count=1)
     run_all()
+    wait_told()
 
     assert "task_finished is not sent" in caplog.text
     assert heard == []
@@ -158,6 +166,4 @@ while not pathlib.Path({str(go_on)!r}).exists():
 
     wait_until(began.exists, "another thread to import it")
     go_on.touch()
-    for thread in threading.enumerate():
-        if thread.name == "mqlite-tells-apart":
-            thread.join(30)
+    wait_told()
