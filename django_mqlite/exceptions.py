@@ -154,6 +154,10 @@ class LeaseExpired(MqliteError):
     """What a delivery failed of: its worker neither settled nor renewed in time."""
 
 
+class LeaseReleased(MqliteError):
+    """What a delivery failed of: somebody has ended its lease by hand."""
+
+
 class WorkerDied(MqliteError):
     """What a delivery failed of: the process of its worker is gone."""
 

@@ -56,14 +56,18 @@ def text_of(error: object) -> str:
     """What it says, whatever `__str__` does."""
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001 - whatever it is, the delivery still has to end
+    except KeyboardInterrupt:
+        raise  # of whoever runs this by hand
+    except BaseException as broken:  # noqa: BLE001 - whatever it is, the delivery still has to end
         return f"<its __str__ raised {type(broken).__name__}>"
 
 
 def _traceback_of(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except Exception as broken:  # noqa: BLE001 - see above
+    except KeyboardInterrupt:
+        raise
+    except BaseException as broken:  # noqa: BLE001 - see above
         return f"<its traceback could not be formatted: {type(broken).__name__}>"
 
 

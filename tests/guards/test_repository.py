@@ -6,10 +6,13 @@ from itertools import pairwise
 
 import pytest
 
+from django_mqlite import exceptions
+from django_mqlite.exceptions import MqliteError
 from tests.support.source import PACKAGE, ROOT, python_files, text_files, tree_of
 
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(root|home|work|Users)/\w")
 LEFTOVER = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X])\b")
+ERROR_PATH = re.compile(r"django_mqlite\.exceptions\.([A-Z]\w+)")
 # Each is a second word for something that has one already.
 WRONG_WORDS = {"ack", "cleaner", "dequeue", "heartbeat", "janitor", "nack", "requeue", "snooze"}
 WRONG_PAIRS = {("receipt", "handle"), ("visibility", "timeout")}
@@ -83,6 +86,18 @@ def test_a_second_word_for_the_same_thing_is_seen(line):
 )
 def test_words_that_only_look_like_it_are_left_alone(line):
     assert wrong_words_in(ast.parse(line)) == set()
+
+
+def test_an_error_that_is_named_by_its_path_is_one_that_there_is():
+    """A failure is remembered by that path, and whoever reads it imports the class."""
+    named = {
+        name
+        for path in python_files(PACKAGE)
+        for name in ERROR_PATH.findall(path.read_text(encoding="utf-8"))
+    }
+
+    assert len(named) >= 5
+    assert [n for n in named if not issubclass(getattr(exceptions, n, int), MqliteError)] == []
 
 
 def test_every_statement_is_used():

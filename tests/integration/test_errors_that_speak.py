@@ -61,6 +61,23 @@ def test_a_worker_asks_for_it_outside_its_transactions(queue, wrap):
     assert {inside for _, inside in said.asked} == {False}
 
 
+def test_a_text_that_leaves_ends_neither_the_thread_nor_the_delivery(queue):
+    class Leaving(Exception):
+        def __str__(self):
+            raise SystemExit(3)
+
+    def fail(message):
+        raise Leaving
+
+    for _ in range(2):
+        Message.objects.enqueue("jobs", None, max_delivery_count=1)
+    options = WorkerOptions(using="default", queues=("jobs",), burst=True, threads=1)
+
+    assert run_child(options, {"jobs": Handler(queue="jobs", function=fail)}, Stop()).code == 0
+
+    assert DeadLetter.objects.count() == 2
+
+
 def test_a_text_that_cannot_be_had_settles_all_the_same(queue):
     class Mute:
         def __str__(self):

@@ -115,12 +115,20 @@ class WrongStr(Exception):
         return None  # noqa: PLE0307 - that is the point
 
 
+class LeavingStr(Exception):
+    def __str__(self):
+        raise SystemExit(3)
+
+
 class BrokenRepr(Exception):
     def __repr__(self):
         raise RuntimeError("no repr")
 
 
-@pytest.mark.parametrize(("kind", "named"), [(BrokenStr, "RuntimeError"), (WrongStr, "TypeError")])
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [(BrokenStr, "RuntimeError"), (WrongStr, "TypeError"), (LeavingStr, "SystemExit")],
+)
 def test_a_broken_str_is_said_and_stops_nothing(kind, named):
     entry = described(raised(kind()))
 
