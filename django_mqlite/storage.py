@@ -120,7 +120,7 @@ def back_up(using: str, path: Path, progress: Callable[[int, int], object]) -> i
     gets its name only when it is complete. `progress` is told pages done and pages to do.
     """
     if path.exists():
-        raise NotPossible(f"{path} exists, and a backup overwrites nothing.")
+        raise _exists(path)
     if not path.parent.is_dir():
         raise NotPossible(f"There is no directory {path.parent} to write a backup to.")
     if in_callers_transaction(using) or connections[using].in_atomic_block:
@@ -150,8 +150,12 @@ def _give_name(partial: Path, path: Path) -> None:
     try:
         path.hardlink_to(partial)
     except FileExistsError:
-        raise NotPossible(f"{path} exists, and a backup overwrites nothing.") from None
+        raise _exists(path) from None
     except OSError:  # a file system without hard links
         if path.exists():
-            raise NotPossible(f"{path} exists, and a backup overwrites nothing.") from None
+            raise _exists(path) from None
         partial.rename(path)
+
+
+def _exists(path: Path) -> NotPossible:
+    return NotPossible(f"{path} exists, and a backup overwrites nothing.")

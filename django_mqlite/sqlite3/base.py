@@ -58,20 +58,20 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def _prepare(self, connection: Any) -> None:
         connection.set_own_wait(0)  # whatever an init command has said of it
-        if self._journal_mode is not None:
-            self._set_journal_mode(connection)
-        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        if self._enter_journal_mode(connection) != "wal":
             # There a commit waits for readers, also the one at the end of a fetch or of a close.
             connection.keep_own_wait()
         close_with_thread(self, connection)
 
-    def _set_journal_mode(self, connection: Any) -> None:
-        """The file remembers WAL: where it is in that mode already, this only looks."""
-        try:
-            connection.execute(f"PRAGMA journal_mode = {self._journal_mode}").fetchall()
-        except Database.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF != SQLITE_READONLY:
-                raise
+    def _enter_journal_mode(self, connection: Any) -> str:
+        """The mode that it is in then. The file remembers WAL: where it is so, this only looks."""
+        if self._journal_mode is not None:
+            try:
+                return _journal_mode(connection, f"PRAGMA journal_mode = {self._journal_mode}")
+            except Database.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF != SQLITE_READONLY:
+                    raise
+        return _journal_mode(connection, "PRAGMA journal_mode")
 
     def create_cursor(self, name: str | None = None) -> Any:
         return self.connection.cursor(factory=DjangoCursor)
@@ -81,6 +81,11 @@ class DatabaseWrapper(base.DatabaseWrapper):
         level = None if autocommit else (self.transaction_mode or "")
         with self.wrap_database_errors:
             self.connection.isolation_level = level
+
+
+def _journal_mode(connection: Any, pragma: str) -> str:
+    ((mode,),) = connection.execute(pragma).fetchall()
+    return str(mode)
 
 
 class DjangoCursor(Cursor):

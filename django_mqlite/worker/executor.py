@@ -160,9 +160,9 @@ def tidy_connections() -> list[str]:
 
 
 def _is_in_transaction(connection: Any) -> bool:
-    return connection.vendor == "sqlite" and bool(
-        connection.connection is not None and connection.connection.in_transaction
-    )
+    if connection.vendor != "sqlite" or connection.connection is None:
+        return False
+    return bool(connection.connection.in_transaction)
 
 
 def _tidy(connection: Any) -> None:
@@ -181,8 +181,7 @@ def _left_open(connection: Any) -> bool:
 
     It would hold the write lock of the whole file for as long as this thread lives.
     """
-    driver = connection.connection
-    if driver is None:
+    if connection.connection is None:
         return False
     changed = connection.autocommit != connection.settings_dict["AUTOCOMMIT"]
-    return bool(driver.in_transaction or changed)
+    return changed or _is_in_transaction(connection)

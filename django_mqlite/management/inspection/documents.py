@@ -1,6 +1,7 @@
 """A message in JSON, with stable keys."""
 
 from base64 import b64encode
+from datetime import datetime
 from typing import Any
 
 from django_mqlite import content
@@ -37,24 +38,18 @@ def document(message: Message) -> dict[str, Any]:
     }
 
 
+SUMMARY = (
+    "id", "queue", "state", "priority", "group_id", "subject", "message_id", "correlation_id",
+    "delivery_count", "enqueued_at", "visible_at", "locked_until", "finished_at",
+    "dead_letter_reason",
+)  # fmt: skip
+"""The columns that a list tells of; none that could be long."""
+
+
 def summary(message: Message) -> dict[str, Any]:
-    """What a list tells of it; nothing that could be long."""
-    return {
-        "id": message.pk,
-        "queue": message.queue,
-        "state": message.state,
-        "priority": message.priority,
-        "group_id": message.group_id,
-        "subject": message.subject,
-        "message_id": message.message_id,
-        "correlation_id": message.correlation_id,
-        "delivery_count": message.delivery_count,
-        "enqueued_at": iso(message.enqueued_at),
-        "visible_at": iso(message.visible_at),
-        "locked_until": iso(message.locked_until),
-        "finished_at": iso(message.finished_at),
-        "dead_letter_reason": message.dead_letter_reason,
-    }
+    """What a list tells of it."""
+    values = {name: getattr(message, name) for name in SUMMARY}
+    return {name: iso(v) if isinstance(v, datetime) else v for name, v in values.items()}
 
 
 def explained(id: int, why: Explanation) -> str:

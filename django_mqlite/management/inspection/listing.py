@@ -10,16 +10,11 @@ from django_mqlite.models import Message
 from django_mqlite.types import State
 
 from .arguments import count
-from .documents import summary
+from .documents import SUMMARY, summary
 from .output import Output, shortened
 
 HELP = "List messages by queue, state or group, or search for one."
 HEADS = ("id", "queue", "state", "group", "subject", "deliveries", "enqueued", "reason")
-LISTED = (
-    "id", "queue", "state", "priority", "group_id", "subject", "message_id", "correlation_id",
-    "delivery_count", "enqueued_at", "visible_at", "locked_until", "finished_at",
-    "dead_letter_reason",
-)  # fmt: skip
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -50,7 +45,7 @@ def run(options: Mapping[str, Any], output: Output) -> None:
         )
     except ValueError as error:
         raise CommandError(str(error)) from error
-    rows = messages.using(messages.using_alias).only(*LISTED).in_bulk(page.ids)
+    rows = messages.using(messages.using_alias).only(*SUMMARY).in_bulk(page.ids)
     found = [rows[id] for id in page.ids if id in rows]
     output.answer_table(
         {"messages": [summary(message) for message in found], "next": page.next},
