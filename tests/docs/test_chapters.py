@@ -16,7 +16,8 @@ def extension():
     spec = importlib.util.spec_from_file_location("statements_directive", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    yield module
+    module.empty_database().close()
 
 
 @pytest.mark.parametrize("name", sorted({name.partition(".")[0] for name in statements()}))
