@@ -16,50 +16,22 @@ from ..spoken import length
 from .queue_form import QueueForm
 from .read_only import ReadOnlyAdmin
 
-SHOWN: list[tuple[Any, Any]] = [
-    (None, {"fields": ["name", "kind", "paused", "declared"]}),
-    (
-        _("Delivery"),
-        {
-            "fields": [
-                "ordering_mode",
-                "lock_duration",
-                "max_delivery_count",
-                "backoff",
-                "default_ttl",
-                "dead_letter_on_expire",
-                "dedup_window",
-            ]
-        },
-    ),
-    (
-        _("Retention"),
-        {"fields": ["retain_completed", "dlq_max_age", "dlq_max_count", "dlq_max_bytes"]},
-    ),
-    (_("History"), {"fields": ["created_at", "updated_at"]}),
-]
+BEHIND_BACKOFF = ("default_ttl", "dead_letter_on_expire", "dedup_window")
+RETENTION = ("retain_completed", "dlq_max_age", "dlq_max_count", "dlq_max_bytes")
 
 
-EDITED: list[tuple[Any, Any]] = [
-    SHOWN[0],
-    (
-        _("Delivery"),
-        {
-            "fields": [
-                "ordering_mode",
-                "lock_duration",
-                "max_delivery_count",
-                "backoff_base",
-                "backoff_max",
-                "default_ttl",
-                "dead_letter_on_expire",
-                "dedup_window",
-            ]
-        },
-    ),
-    SHOWN[2],
-    SHOWN[3],
-]
+def _fieldsets(*backoff: str) -> list[tuple[Any, Any]]:
+    delivery = ("ordering_mode", "lock_duration", "max_delivery_count", *backoff, *BEHIND_BACKOFF)
+    return [
+        (None, {"fields": ("name", "kind", "paused", "declared")}),
+        (_("Delivery"), {"fields": delivery}),
+        (_("Retention"), {"fields": RETENTION}),
+        (_("History"), {"fields": ("created_at", "updated_at")}),
+    ]
+
+
+SHOWN = _fieldsets("backoff")
+EDITED = _fieldsets("backoff_base", "backoff_max")
 
 
 class QueuePage(ReadOnlyAdmin):
