@@ -18,7 +18,7 @@ import benchmarks
 
 NOT_SCENARIOS = {
     *("__main__", "floor", "handlers", "measure", "processes", "settings", "soak"),
-    *("peer_scripts", "urls", "writer"),
+    *("peer_packages", "peer_scripts", "urls", "writer"),
 }
 
 

@@ -16,10 +16,6 @@ def run() -> list[Row]:
     Queue.objects.create_queue("claim")
     floor, rows = Floor(), []
 
-    def ours(limit: int) -> int:
-        claimed = Message.objects.claim("claim", limit=limit)
-        return sum(Message.objects.complete_many(claimed))
-
     def bare(limit: int) -> int:
         leases = floor.claim("claim", limit)
         floor.complete(leases)
@@ -34,11 +30,17 @@ def run() -> list[Row]:
                 rows.append(
                     against_floor(
                         f"{limit} per commit, {level}",
-                        repeated(count, partial(ours, limit)),
+                        repeated(count, partial(claim_and_complete, limit)),
                         repeated(count, partial(bare, limit)),
                     )
                 )
     return rows
+
+
+def claim_and_complete(limit: int) -> int:
+    """How many were claimed and completed."""
+    claimed = Message.objects.claim("claim", limit=limit)
+    return sum(Message.objects.complete_many(claimed))
 
 
 def fill(count: int) -> None:

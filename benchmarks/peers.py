@@ -4,133 +4,145 @@ import os
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from tempfile import TemporaryDirectory
 
-from benchmarks.measure import Row
+from django.db import connection
+
+from benchmarks.claim_complete import claim_and_complete, fill
+from benchmarks.measure import Row, spread
+from benchmarks.peer_packages import PEERS, SCRIPTS, Peer, prepare, versions
 from benchmarks.worker import drain
 from django_mqlite.models import Queue
 
 ROUNDS = int(os.environ.get("MQLITE_BENCHMARK_ROUNDS", "3"))
-SCRIPTS = Path(__file__).with_name("peer_scripts")
-ENVIRONMENTS = Path(gettempdir()) / "mqlite-benchmark-peers"
-LEVELS = ("default", "tuned")
-PATIENCE = 300.0
+LEVELS = ("default", "FULL", "NORMAL")
+"""Its own settings; then ours at that level of `synchronous`, as far as they can be set."""
+PATIENCE = 120.0
 """Seconds for one of them to drain its jobs."""
+LOOP = 25_600
+"""Messages of a loop of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
-    """A package, and the script of its own that enqueues, drains and prints jobs a second."""
+class Drained:
+    """Jobs a second, 0 if it did not drain them, and how often it met "database is locked"."""
+
+    rate: float
+    locked: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Contender:
+    """One that is measured, and what was measured of it."""
 
     name: str
-    script: str
-    packages: tuple[str, ...]
-    jobs: int
-    said: str
-    """What to know of the comparison: what it cannot do, or does otherwise."""
+    drain: Callable[[str], Drained]
+    said: str = "leases, retries, receipts"
+    version: str = ""
+    levels: set[str] = field(default_factory=lambda: set(LEVELS))
+    """Those that can be set."""
+    rates: dict[str, list[float]] = field(default_factory=dict)
+    locked: int = 0
 
-    @property
-    def python(self) -> Path:
-        return ENVIRONMENTS / self.script / "bin" / "python"
+    def measure(self, level: str) -> None:
+        """Once more, unless it cannot, or could not the last time."""
+        rates = self.rates.get(level, [])
+        if level not in self.levels or 0.0 in rates:
+            return
+        drained = self.drain(level)
+        self.rates[level] = [*rates, drained.rate]
+        self.locked += drained.locked
 
+    def row(self) -> Row:
+        locked = f"; {self.locked} × “database is locked”" if self.locked else ""
+        cells = {f"{level}, jobs/s": self._cell(level) for level in LEVELS}
+        return {"name": self.name, "version": self.version, **cells, "to know": self.said + locked}
 
-PEERS = (
-    Peer(
-        name="Huey, SqliteHuey, 8 threads",
-        script="huey_sqlite",
-        packages=("huey",),
-        jobs=3_000,
-        said="deletes a job before it runs: one whose worker dies is lost",
-    ),
-    Peer(
-        name="litequeue, one loop of pop and done",
-        script="litequeue_loop",
-        packages=("litequeue",),
-        jobs=3_000,
-        said="no worker, no retries; no level can be set",
-    ),
-    Peer(
-        name="simplebroker, read_generator",
-        script="simplebroker_generator",
-        packages=("simplebroker",),
-        jobs=3_000,
-        said="no leases, no retries; tuned: at_least_once, in batches",
-    ),
-    Peer(
-        name="django-tasks-db, db_worker",
-        script="django_tasks_db_worker",
-        packages=("django-tasks-db", "django-tasks", "Django~=5.2.0"),
-        jobs=300,
-        said="no leases, no retries; keeps each result",
-    ),
-    Peer(
-        name="django-q2, ORM broker, 1 worker",
-        script="django_q2_orm",
-        packages=("django-q2", "Django~=5.2.0"),
-        jobs=300,
-        said="keeps each result; a job is given again only after its retry time",
-    ),
-)
+    def _cell(self, level: str) -> str:
+        """The median and the spread."""
+        rates = self.rates.get(level)
+        if not rates:
+            return "–"
+        if 0.0 in rates:
+            return "failed"
+        return f"{statistics.median(rates):.0f} ({spread(rates)})"
 
 
 def run() -> list[Row]:
-    Queue.objects.create_queue("noop")
-    refused = {peer: prepare(peer) for peer in PEERS}
-    rates: dict[tuple[str, str], list[float]] = {}
+    for name in ("noop", "claim"):
+        Queue.objects.create_queue(name)
+    contenders = [*ours(), *map(theirs, PEERS)]
     for _ in range(ROUNDS):
-        for level, synchronous in zip(LEVELS, ("FULL", "NORMAL"), strict=True):
-            rates.setdefault(("", level), []).append(drain(1, 8, synchronous)[0])
-            for peer in PEERS:
-                if refused[peer]:
-                    continue
-                try:
-                    rates.setdefault((peer.script, level), []).append(measure(peer, level))
-                except (RuntimeError, subprocess.TimeoutExpired) as error:
-                    print(error, file=sys.stderr)
-                    refused[peer] = "failed here"
-    ours = row("django-mqlite, 1 × 8, at FULL; at NORMAL", "leases, retries, receipts", "", rates)
-    return [ours, *(row(p.name, refused[p] or p.said, p.script, rates) for p in PEERS)]
+        for level in LEVELS:
+            for contender in contenders:
+                contender.measure(level)
+    return [contender.row() for contender in contenders]
 
 
-def row(name: str, said: str, script: str, rates: dict[tuple[str, str], list[float]]) -> Row:
-    found = {
-        f"{level}, jobs/s": round(statistics.median(rates[script, level]))
-        if (script, level) in rates
-        else "–"
-        for level in LEVELS
+def ours() -> list[Contender]:
+    drains = {
+        "runworker, 8 threads": partial(worker, 8),
+        "runworker, 64 threads": partial(worker, 64),
+        "a loop of claim(limit=64) and complete_many()": loop,
     }
-    return {"name": name, **found, "to know": said}
+    version = versions(sys.executable, "django-mqlite")
+    return [
+        Contender(name=f"django-mqlite, {name}", drain=one, version=version)
+        for name, one in drains.items()
+    ]
 
 
-def prepare(peer: Peer) -> str:
-    """Make its virtual environment if there is none yet; why it cannot be measured, else ''."""
-    if peer.python.exists():
-        return ""
-    home = peer.python.parent.parent
-    subprocess.run([sys.executable, "-m", "venv", home], check=True)
-    install = [peer.python, "-m", "pip", "install", "--quiet", *peer.packages]
-    done = subprocess.run(install, capture_output=True, text=True, check=False)
-    if done.returncode:
-        peer.python.unlink()
-        return "could not be installed here"
-    return ""
+def theirs(peer: Peer) -> Contender:
+    """Installed if it can be; else with the reason, and no level."""
+    contender = Contender(name=peer.name, drain=partial(drain_peer, peer), said=peer.said)
+    if refusal := prepare(peer):
+        contender.said, contender.levels = refusal, set()
+    else:
+        contender.version = versions(peer.python, peer.packages[0])
+        contender.levels = {level for level, jobs in zip(LEVELS, peer.jobs, strict=True) if jobs}
+    return contender
 
 
-def measure(peer: Peer, level: str) -> float:
-    """Jobs a second, as its script says on its last line."""
+def worker(threads: int, level: str) -> Drained:
+    """A real `runworker`; FULL is the default."""
+    return Drained(rate=drain(1, threads, "FULL" if level == "default" else level)[0])
+
+
+def loop(level: str) -> Drained:
+    fill(LOOP)
+    with connection.cursor() as cursor:
+        cursor.execute(f"PRAGMA synchronous = {'FULL' if level == 'default' else level}")
+        began = time.perf_counter()
+        done = sum(iter(partial(claim_and_complete, 64), 0))
+        spent = time.perf_counter() - began
+        cursor.execute("PRAGMA synchronous = FULL")
+    return Drained(rate=done / spent)
+
+
+def drain_peer(peer: Peer, level: str) -> Drained:
+    """What its script says on its last line; it gives its worker's log to standard error."""
+    jobs = peer.jobs[LEVELS.index(level)]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("DJANGO_")}
     with TemporaryDirectory(prefix="mqlite-benchmark-peer-") as directory:
-        command = [peer.python, SCRIPTS / f"{peer.script}.py", directory, str(peer.jobs), level]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("DJANGO_")}
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-            env=environment,
-        )
+        command = [peer.python, SCRIPTS / f"{peer.script}.py", directory, str(jobs), level]
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+                check=False,
+                env=environment,
+            )
+        except subprocess.TimeoutExpired:
+            print(f"{peer.script} at {level} took too long", file=sys.stderr)
+            return Drained(rate=0.0)
+    locked = done.stderr.count("sqlite3.OperationalError: database is locked")
     if done.returncode:
-        raise RuntimeError(f"{peer.script} failed:\n{done.stderr[-2000:]}")
-    return float(done.stdout.splitlines()[-1])
+        print(f"{peer.script} at {level} failed:\n{done.stderr[-2000:]}", file=sys.stderr)
+        return Drained(rate=0.0, locked=locked)
+    return Drained(rate=float(done.stdout.splitlines()[-1]), locked=locked)

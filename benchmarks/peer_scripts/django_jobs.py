@@ -1,8 +1,13 @@
-"""The job of django-tasks-db, in a module of its own: it needs the settings."""
+"""The job as a task, in a module of its own: it needs the settings."""
 
-from django_tasks import task
+import django_project
+
+try:
+    from django.tasks import task
+except ImportError:  # before Django 6.0
+    from django_tasks import task
 
 
 @task()
 def noop(body):
-    """The job."""
+    django_project.noop(body)

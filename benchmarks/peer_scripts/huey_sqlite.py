@@ -1,4 +1,4 @@
-"""Huey's own consumer with eight threads; tuned: `synchronous=NORMAL`."""
+"""Huey's own consumer with eight threads; its default is WAL at FULL."""
 
 import itertools
 import os
@@ -11,14 +11,14 @@ from huey.storage import SqliteStorage
 directory, jobs, level = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
 
-class Tuned(SqliteStorage):
+class AtLevel(SqliteStorage):
     def _create_connection(self):
         connection = super()._create_connection()
-        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA synchronous = {level}")
         return connection
 
 
-storage = SqliteStorage if level == "default" else Tuned
+storage = SqliteStorage if level == "default" else AtLevel
 huey = Huey("peer", storage_class=storage, filename=f"{directory}/peer.db", results=False)
 done = itertools.count(1)
 last = 0

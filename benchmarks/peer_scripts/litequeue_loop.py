@@ -1,14 +1,16 @@
-"""litequeue has no worker: a loop of pop and done."""
+"""litequeue has no worker: a loop of pop and done. It sets NORMAL itself."""
 
 import sys
 import time
 
 from litequeue import LiteQueue
 
-directory, jobs = sys.argv[1], int(sys.argv[2])
+directory, jobs, level = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 queue = LiteQueue(f"{directory}/peer.db")
 for _ in range(jobs):
     queue.put("x" * 256)
+if level != "default":
+    queue.conn.execute(f"PRAGMA synchronous = {level}")
 
 began = time.perf_counter()
 while (message := queue.pop()) is not None:

@@ -1,0 +1,159 @@
+"""The peers: what they are called, what is to be known of them, and where they are installed."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import gettempdir
+
+SCRIPTS = Path(__file__).with_name("peer_scripts")
+ENVIRONMENTS = Path(gettempdir()) / "mqlite-benchmark-peers"
+
+# Of the package named, and of Django if it is there.
+TELL_VERSIONS = """
+import platform, sys
+from importlib.metadata import packages_distributions, version
+django = [f"Django {version('django')}"] if "django" in packages_distributions() else []
+print(", ".join([version(sys.argv[1]), *django, f"Python {platform.python_version()}"]))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A package, and the script of its own that enqueues, drains and prints jobs a second."""
+
+    name: str
+    script: str
+    packages: tuple[str, ...]
+    jobs: tuple[int, int, int]
+    """How many at each of the levels, so that it takes a second or some; 0: cannot be set."""
+    said: str
+    """What to know of the comparison: what it cannot do, or does otherwise."""
+    needs: tuple[int, int] = (3, 11)
+    """The least version of Python."""
+
+    @property
+    def python(self) -> Path:
+        return ENVIRONMENTS / f"{self.script}-{self.needs[0]}.{self.needs[1]}" / "bin" / "python"
+
+
+PEERS = (
+    Peer(
+        name="Huey, SqliteHuey, 8 threads",
+        script="huey_sqlite",
+        packages=("huey",),
+        jobs=(6_000, 6_000, 15_000),
+        said="a file of its own; deletes a job before it runs: a dead worker's is lost",
+    ),
+    Peer(
+        name="dj-queue, 1 worker process",
+        script="dj_queue_runtime",
+        packages=("dj-queue", "Django~=6.1.0"),
+        jobs=(150, 1_000, 1_000),
+        said="no retries by itself; a dead worker's jobs fail; keeps each result",
+        needs=(3, 12),
+    ),
+    Peer(
+        name="django-ox, ox_worker",
+        script="django_ox_worker",
+        packages=("django-ox", "Django~=6.1.0"),
+        jobs=(400, 400, 400),
+        said="leases that are renewed, retries; keeps each result",
+        needs=(3, 12),
+    ),
+    Peer(
+        name="steady-queue, 1 worker process",
+        script="steady_queue_supervisor",
+        packages=("steady-queue", "Django~=6.1.0"),
+        jobs=(300, 400, 400),
+        said="no retries by itself; a dead worker's jobs fail; connects anew for each job",
+        needs=(3, 12),
+    ),
+    Peer(
+        name="django-tasks-db, db_worker",
+        script="django_tasks_db_worker",
+        packages=("django-tasks-db", "django-tasks", "Django~=5.2.0"),
+        jobs=(500, 1_000, 1_500),
+        said="no leases, no retries: a dead worker's task stays RUNNING; keeps each result",
+    ),
+    Peer(
+        name="django-q2, ORM broker, 1 worker",
+        script="django_q2_orm",
+        packages=("django-q2", "Django~=5.2.0"),
+        jobs=(200, 1_000, 1_500),
+        said="no leases: a job is given again after its retry time; keeps each result",
+    ),
+    Peer(
+        name="litequeue, a loop of pop and done",
+        script="litequeue_loop",
+        packages=("litequeue",),
+        jobs=(10_000, 5_000, 10_000),
+        said="a file of its own; no worker: what its claims and retries need, the caller calls",
+        needs=(3, 12),
+    ),
+    Peer(
+        name="persist-queue, SQLiteAckQueue, a loop of get and ack",
+        script="persistqueue_loop",
+        packages=("persist-queue",),
+        jobs=(4_000, 4_000, 8_000),
+        said="a file of its own; no worker, no leases: who opens it takes again what others are at",
+    ),
+    Peer(
+        name="simplebroker, read_generator; tuned: 64 a commit",
+        script="simplebroker_generator",
+        packages=("simplebroker",),
+        jobs=(5_000, 40_000, 40_000),
+        said="a file of its own; no leases, no retries; default at most once, tuned at least once",
+    ),
+    Peer(
+        name="honker, a loop of claim_batch and ack_batch of 64",
+        script="honker_batches",
+        packages=("honker",),
+        jobs=(40_000, 0, 0),
+        said="leases, retries; dead jobs are kept",
+    ),
+)
+
+
+def prepare(peer: Peer) -> str:
+    """Make its virtual environment if there is none yet; why it cannot be measured, else ''."""
+    if peer.python.exists():
+        return ""
+    python = next(pythons(peer.needs), None)
+    if python is None:
+        return f"needs Python {peer.needs[0]}.{peer.needs[1]}, which is not here"
+    home = peer.python.parent.parent
+    subprocess.run([python, "-m", "venv", "--clear", home], check=True)
+    install = [peer.python, "-m", "pip", "install", "--quiet", *peer.packages]
+    done = subprocess.run(install, capture_output=True, text=True, check=False)
+    if done.returncode:
+        peer.python.unlink()
+        return "could not be installed here"
+    return ""
+
+
+def pythons(needs: tuple[int, int]) -> Iterator[str]:
+    """Interpreters of at least this version: this one, those in PATH, those of pyenv."""
+    if sys.version_info >= needs:
+        yield sys.executable
+        return
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for minor in range(needs[1], needs[1] + 4):
+        name = f"python{needs[0]}.{minor}"
+        for path in (shutil.which(name), *pyenv.glob(f"versions/*/bin/{name}")):
+            if path and works(path):
+                yield str(path)
+
+
+def works(python: str | Path) -> bool:
+    """False for a shim of pyenv that finds no version chosen."""
+    return not subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode
+
+
+def versions(python: str | Path, package: str) -> str:
+    """Of the package, of Django if it is there, and of Python."""
+    command = [python, "-c", TELL_VERSIONS, package]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

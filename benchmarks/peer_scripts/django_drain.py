@@ -1,0 +1,84 @@
+"""What the scripts of the Django peers share: a project, its tasks, and a worker that is timed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+PATIENCE = 20.0
+"""Seconds without a job that ran, after which the worker is given up."""
+
+directory, jobs, level = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+
+
+def set_up(apps, backend=""):
+    """The project with its tables."""
+    os.environ |= {
+        "PEER_DIRECTORY": directory,
+        "PEER_LEVEL": level,
+        "PEER_APPS": apps,
+        "PEER_BACKEND": backend,
+        "DJANGO_SETTINGS_MODULE": "django_project",
+        "PYTHONPATH": os.path.dirname(__file__),
+    }
+    import django
+    from django.core.management import call_command
+
+    django.setup()
+    call_command("migrate", verbosity=0)
+
+
+def enqueue_tasks():
+    """All in one commit: what is timed is the worker."""
+    from django.db import transaction
+    from django_jobs import noop
+
+    with transaction.atomic():
+        for _ in range(jobs):
+            noop.enqueue("x" * 256)
+
+
+def print_rate(*command):
+    """Start the worker; print jobs a second, from the first to the last; its log to stderr."""
+    with open(f"{directory}/log", "wb") as log:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "django", *command],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            first = wait_until(1)
+            began = time.perf_counter()
+            wait_until(jobs)
+            spent = time.perf_counter() - began
+        finally:
+            end(worker)
+            with open(f"{directory}/log", errors="replace") as written:
+                sys.stderr.write(written.read())
+    print((jobs - first) / spent)
+
+
+def wait_until(count):
+    """How many have run, as soon as `count` have."""
+    since = time.monotonic()
+    seen = 0
+    while (ran := os.path.getsize(f"{directory}/ran")) < count:
+        if ran > seen:
+            seen, since = ran, time.monotonic()
+        if time.monotonic() - since > PATIENCE:
+            raise SystemExit(f"{ran} of {jobs} jobs have run, and no more")
+        time.sleep(0.002)
+    return ran
+
+
+def end(worker):
+    """Ask it, then kill it with its children."""
+    worker.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        worker.wait(10)
+    with suppress(ProcessLookupError):
+        os.killpg(worker.pid, signal.SIGKILL)
+    worker.wait()
