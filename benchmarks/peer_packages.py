@@ -61,7 +61,7 @@ PEERS = (
         script="django_ox_worker",
         packages=("django-ox", "Django~=6.1.0"),
         jobs=(400, 400, 400),
-        said="leases that are renewed, retries; keeps each result",
+        said="fenced leases that are renewed, retries; keeps each result",
         needs=(3, 12),
     ),
     Peer(
