@@ -23,24 +23,17 @@ def write_transaction(using: str) -> Iterator[Any]:
     savepoint of it, durable with its commit and undone with its rollback. Raises
     SchemaVersionMismatch for the tables of a newer release.
     """
-    connection = connections[using]
+    connection: Any = connections[using]
     check_schema(connection)
-    if connection.get_autocommit():
-        with _immediate(connection), transaction.atomic(using):
-            yield connection
-    else:
-        if not _is_admitted(connection):
-            admit(connection)
+    is_ours = connection.get_autocommit()  # connects, which is what sets the mode
+    mode = connection.transaction_mode
+    if is_ours:
+        connection.transaction_mode = "IMMEDIATE"  # whatever the project runs under
+    elif not _is_admitted(connection):
+        admit(connection)
+    try:
         with transaction.atomic(using):
             yield connection
-
-
-@contextmanager
-def _immediate(connection: Any) -> Iterator[None]:
-    """BEGIN IMMEDIATE, whatever transaction_mode the project runs under."""
-    mode, connection.transaction_mode = connection.transaction_mode, "IMMEDIATE"
-    try:
-        yield
     finally:
         connection.transaction_mode = mode
 

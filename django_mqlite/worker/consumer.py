@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from django.db import Error, IntegrityError, reset_queries
+from django.db import Error, IntegrityError, connections
 
 from ..deliveries import Settlement
 from ..exceptions import QueueNotFound
@@ -74,7 +74,7 @@ class Consumer:
         while not self._done:
             self._file.check(self._stop)
             self._wakeup.wait(self.poll())
-            reset_queries()  # with DEBUG Django remembers them
+            connections[self._options.using].queries_log.clear()  # with DEBUG Django remembers them
         if self._pool.running:
             logger.info("no more claims; %d handlers still run", len(self._pool.running))
         while self._open and (left := self._grace()) > 0:

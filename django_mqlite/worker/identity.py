@@ -25,7 +25,7 @@ class ProcessIdentity:
     @property
     def is_gone(self) -> bool:
         """Whether it surely lives no more. False where we cannot know."""
-        if not self.is_here:
+        if not self.is_here or self == this_process():
             return False
         try:
             process = psutil.Process(self.pid)
@@ -39,7 +39,11 @@ class ProcessIdentity:
 
 def this_process() -> ProcessIdentity:
     """The identity of the calling process."""
-    pid = os.getpid()
+    return _process(os.getpid())
+
+
+@cache  # one entry, and one more in a forked process
+def _process(pid: int) -> ProcessIdentity:
     return ProcessIdentity(
         boot_id=boot_id(),
         pid_namespace=pid_namespace(),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from threading import Thread
 
-from django.db import Error, connections, reset_queries
+from django.db import Error, connections
 
 from .. import clock
 from ..exceptions import LockLost
@@ -66,7 +66,7 @@ class LeaseKeeper:
     def _run(self) -> None:
         try:
             while not self._ended.wait(self.poll()):
-                reset_queries()  # with DEBUG Django remembers them
+                connections[self._using].queries_log.clear()  # with DEBUG Django remembers them
                 self._rest_while_idle()
         except Exception:
             logger.exception("no lease is renewed any more, so the worker ends")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 
-from django.db import Error, reset_queries
+from django.db import Error, connections
 
 from ..handlers import Handler
 from ..workers import forget, live_workers
@@ -97,7 +97,8 @@ class Supervisor:
         try:
             while not self._done:
                 self._file.check(self._stop)
-                reset_queries()  # with DEBUG Django remembers them
+                queries = connections[self._options.using].queries_log
+                queries.clear()  # with DEBUG Django remembers them
                 sentinels = [child.process.sentinel for child in self._children]
                 wait([self._bell, *sentinels], self.poll())
         finally:
