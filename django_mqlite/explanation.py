@@ -1,10 +1,11 @@
-"""Why has this message not run? What the answer needs is read here, the answer is in reasons."""
+"""Why has this message not run? What the answer needs is read here; it is in reasons, or gone."""
 
 from typing import Any
 
 from . import clock
+from .gone import Gone, reason_for_gone
 from .handlers import get_handlers, queues_of_kinds
-from .reasons import Gone, Surroundings, reason_for, reason_for_gone
+from .reasons import Surroundings, reason_for
 from .store import explain as store
 from .types import Explanation, State
 from .workers import live_workers

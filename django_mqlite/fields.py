@@ -16,6 +16,12 @@ def moment(epoch_ms: int) -> datetime | None:
     return EPOCH + timedelta(milliseconds=epoch_ms) if epoch_ms else None
 
 
+def iso(epoch_ms: int | None) -> str | None:
+    """The time as JSON has it; None for 0 and for none."""
+    at = moment(epoch_ms or 0)
+    return at.isoformat() if at else None
+
+
 def epoch_ms(at: datetime) -> int:
     """The epoch millisecond of an aware datetime; a naive one is a ValueError, not a guess."""
     if at.tzinfo is None:

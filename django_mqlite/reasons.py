@@ -7,10 +7,9 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from .fields import moment
+from .fields import iso
 from .spoken import length, time_of
-from .store.explain import COUNT_AHEAD_TO, LastSettlement, Situation
-from .store.receipt import RECEIPT_LIFE_MS
+from .store.explain import COUNT_AHEAD_TO, Situation
 from .types import Explanation, State, WorkerRecord
 from .workers import SEEN_WITHIN_MS
 
@@ -134,7 +133,7 @@ def _locked(message: Situation, around: Surroundings) -> Explanation:
         seen="" if holder is None else length(around.now - holder.seen_at),
         worker=message.locked_by,
         worker_lives=lives,
-        locked_until=_iso(message.locked_until),
+        locked_until=iso(message.locked_until),
     )
 
 
@@ -147,7 +146,7 @@ def _lease_expired(message: Situation, around: Surroundings) -> Explanation:
         holder=message.locked_by or _("an unnamed worker"),
         until=time_of(message.locked_until, now=around.now),
         worker=message.locked_by,
-        locked_until=_iso(message.locked_until),
+        locked_until=iso(message.locked_until),
         **_reaper(around),
     )
 
@@ -201,7 +200,7 @@ def _dead_lettered(message: Situation, around: Surroundings) -> Explanation:
         at=time_of(message.finished_at, now=around.now),
         reason=message.dead_letter_reason or "?",
         description=message.dead_letter_description or _("without a description"),
-        finished_at=_iso(message.finished_at),
+        finished_at=iso(message.finished_at),
     )
 
 
@@ -212,8 +211,8 @@ def _completed(message: Situation, around: Surroundings) -> Explanation:
         _("was completed at %(at)s and is kept until %(until)s"),
         at=time_of(message.finished_at, now=around.now),
         until=time_of(message.kept_until, now=around.now),
-        finished_at=_iso(message.finished_at),
-        kept_until=_iso(message.kept_until),
+        finished_at=iso(message.finished_at),
+        kept_until=iso(message.kept_until),
     )
 
 
@@ -242,7 +241,7 @@ def _expired(message: Situation, around: Surroundings) -> Explanation:
         "expired",
         text,
         at=time_of(message.expires_at, now=around.now),
-        expires_at=_iso(message.expires_at),
+        expires_at=iso(message.expires_at),
         **_reaper(around),
     )
 
@@ -259,7 +258,7 @@ def _reaper(around: Surroundings) -> dict[str, Any]:
 
 def _due(message: Situation, around: Surroundings) -> dict[str, Any]:
     due = time_of(message.visible_at, now=around.now)
-    return {"due": due, "visible_at": _iso(message.visible_at)}
+    return {"due": due, "visible_at": iso(message.visible_at)}
 
 
 def _error(message: Situation) -> str:
@@ -286,60 +285,3 @@ def _because(message: Situation, code: str, text: str, **facts: Any) -> Explanat
     }
     of_script = {name: value for name, value in facts.items() if name not in SPOKEN}
     return Explanation(code=code, text=text % facts, facts=known | of_script)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
-    """What can still be found of a message that is not there; times in epoch milliseconds."""
-
-    now: int
-    newest_id: int
-    settlement: LastSettlement | None
-    after: int | None
-    before: int | None
-
-
-def reason_for_gone(id: int, gone: Gone) -> Explanation:
-    """What became of a message that is not there, as far as anything still tells."""
-    facts: dict[str, Any] = {"id": id, "queue": None, "state": None}
-    if not 0 < id <= gone.newest_id:
-        text = _("there has never been a message #%(id)d; the last one is #%(newest)d")
-        newest = {"id": id, "newest": gone.newest_id}
-        return Explanation(
-            code="never_enqueued", text=text % newest, facts=facts | {"newest_id": gone.newest_id}
-        )
-    if gone.settlement is not None and gone.settlement.verb == "complete":
-        return _completed_and_gone(facts, gone.settlement, gone)
-    text = _(
-        "is gone: cancelled, purged, discarded, taken for good, or completed more than %(life)s "
-        "ago; it was enqueued %(enqueued)s"
-    )
-    said = {"life": length(RECEIPT_LIFE_MS), "enqueued": _between(gone)}
-    facts |= {"enqueued_after": _iso(gone.after), "enqueued_before": _iso(gone.before)}
-    return Explanation(code="gone", text=text % said, facts=facts)
-
-
-def _completed_and_gone(
-    facts: dict[str, Any], settlement: LastSettlement, gone: Gone
-) -> Explanation:
-    at = settlement.expires_at - RECEIPT_LIFE_MS
-    text = _("was completed at %(at)s, and queue %(queue)s keeps it no longer")
-    said = {"at": time_of(at, now=gone.now), "queue": settlement.queue}
-    facts |= {"queue": settlement.queue, "finished_at": _iso(at)}
-    return Explanation(code="completed_and_gone", text=text % said, facts=facts)
-
-
-def _between(gone: Gone) -> str:
-    """When it must have been enqueued: its neighbours by id are still there, or are not."""
-    before = _("before %(time)s") % {"time": time_of(gone.before or gone.now, now=gone.now)}
-    if gone.after is None:
-        return before
-    return _("after %(after)s and %(before)s") % {
-        "after": time_of(gone.after, now=gone.now),
-        "before": before,
-    }
-
-
-def _iso(ms: int | None) -> str | None:
-    at = moment(ms or 0)
-    return at.isoformat() if at else None

@@ -4,14 +4,14 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
-from django_mqlite.fields import moment
+from django_mqlite.fields import iso, moment
 from django_mqlite.management.arguments import interval
 from django_mqlite.managers import QueueManager
 from django_mqlite.models import Queue
 from django_mqlite.types import QueueOverview, State
 
 from .live import repeat
-from .output import Output, iso
+from .output import Output
 
 HELP = "Count the messages of every queue by state; its workers, and its last hour."
 HEADS = (
@@ -69,7 +69,7 @@ def _document(queues: list[QueueOverview]) -> dict[str, Any]:
                 "queue": queue.stats.queue,
                 "paused": queue.stats.paused,
                 "counts": {state.value: queue.stats.counts[state] for state in State},
-                "due_since": iso(moment(queue.stats.due_since_ms or 0)),
+                "due_since": iso(queue.stats.due_since_ms),
                 "workers": queue.workers,
                 "slots": queue.slots,
                 "completed_last_hour": queue.completed,
