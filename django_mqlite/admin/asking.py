@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
-if TYPE_CHECKING:
-    from .read_only import ReadOnlyAdmin
+from .read_only import ReadOnlyAdmin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +24,7 @@ class Asked:
 
 
 def ask(
-    model_admin: "ReadOnlyAdmin",
+    model_admin: ReadOnlyAdmin,
     request: HttpRequest,
     asked: Asked,
     *,
@@ -38,7 +37,7 @@ def ask(
 
 
 def page(
-    model_admin: "ReadOnlyAdmin", request: HttpRequest, template: str, context: dict[str, Any]
+    model_admin: ReadOnlyAdmin, request: HttpRequest, template: str, context: dict[str, Any]
 ) -> TemplateResponse:
     """A page of ours within the admin site it was asked for on."""
     request.current_app = model_admin.admin_site.name

@@ -1,6 +1,6 @@
 """A verb for many dead letters, those selected or all that match: asked about, then carried out."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -13,17 +13,15 @@ from django.utils.translation import gettext
 from ..exceptions import MqliteError
 from .asking import Asked, ask, page
 from .bulk_verbs import BulkVerb
+from .read_only import ReadOnlyAdmin
 from .run import Run, work_on
-
-if TYPE_CHECKING:
-    from .read_only import ReadOnlyAdmin
 
 ACROSS = "select_across"
 """Django's word for "all that match and not only those selected"."""
 
 
 def carry_out_or_ask(
-    model_admin: "ReadOnlyAdmin", request: HttpRequest, letters: QuerySet[Any], verb: BulkVerb
+    model_admin: ReadOnlyAdmin, request: HttpRequest, letters: QuerySet[Any], verb: BulkVerb
 ) -> TemplateResponse | None:
     """The confirmation page; once confirmed the deed, and the page of its progress if it is long.
 
@@ -51,7 +49,7 @@ def carry_out_or_ask(
 
 
 def _carry_out(
-    model_admin: "ReadOnlyAdmin",
+    model_admin: ReadOnlyAdmin,
     request: HttpRequest,
     letters: QuerySet[Any],
     verb: BulkVerb,
@@ -74,13 +72,13 @@ def _carry_out(
     return None
 
 
-def _say_none_left(model_admin: "ReadOnlyAdmin", request: HttpRequest) -> None:
+def _say_none_left(model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
     text = gettext("None of these is a dead letter any more.")
     model_admin.message_user(request, text, messages.WARNING)
 
 
 def _progress(
-    model_admin: "ReadOnlyAdmin",
+    model_admin: ReadOnlyAdmin,
     request: HttpRequest,
     verb: BulkVerb,
     run: Run,

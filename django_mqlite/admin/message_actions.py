@@ -1,6 +1,6 @@
 """The buttons on a message's page: asked about where something could be lost, done, logged."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -15,14 +15,12 @@ from ..transactions import write_transaction
 from .asking import Asked, ask
 from .log import log
 from .message_verbs import VERBS, MessageVerb
+from .read_only import ReadOnlyAdmin
 from .words import STATES
-
-if TYPE_CHECKING:
-    from .message_page import MessagePage
 
 
 def offered(
-    model_admin: "MessagePage", request: HttpRequest, message: Message
+    model_admin: ReadOnlyAdmin, request: HttpRequest, message: Message
 ) -> list[MessageVerb]:
     """The verbs that make sense for the message as it is, and that this person may use."""
     return [
@@ -32,7 +30,7 @@ def offered(
     ]
 
 
-def act(model_admin: "MessagePage", request: HttpRequest, id: int, name: str) -> HttpResponse:
+def act(model_admin: ReadOnlyAdmin, request: HttpRequest, id: int, name: str) -> HttpResponse:
     """What a button does: the page that asks, or the deed and the way back."""
     verb = next(each for each in VERBS if each.name == name)
     if request.method != "POST":
@@ -55,7 +53,7 @@ def act(model_admin: "MessagePage", request: HttpRequest, id: int, name: str) ->
 
 
 def _ask(
-    model_admin: "MessagePage", request: HttpRequest, message: Message, verb: MessageVerb
+    model_admin: ReadOnlyAdmin, request: HttpRequest, message: Message, verb: MessageVerb
 ) -> HttpResponse:
     asked = Asked(
         question=verb.question,
@@ -69,7 +67,7 @@ def _ask(
 
 
 def _carry_out(
-    model_admin: "MessagePage", request: HttpRequest, message: Message, verb: MessageVerb
+    model_admin: ReadOnlyAdmin, request: HttpRequest, message: Message, verb: MessageVerb
 ) -> None:
     """The deed and its log entry are one transaction."""
     try:
@@ -94,14 +92,14 @@ def _no_sense(verb: MessageVerb, message: Message) -> str:
     }
 
 
-def _back(model_admin: "MessagePage", id: int) -> str:
+def _back(model_admin: ReadOnlyAdmin, id: int) -> str:
     """To the message while this list has it, else to the list."""
     if model_admin.model.objects.filter(pk=id).exists():
         return model_admin.address("change", id)
     return model_admin.address("changelist")
 
 
-def buttons(model_admin: "MessagePage", request: HttpRequest, message: Message) -> dict[str, Any]:
+def buttons(model_admin: ReadOnlyAdmin, request: HttpRequest, message: Message) -> dict[str, Any]:
     """What the page's template needs for them."""
     return {
         "buttons": [
