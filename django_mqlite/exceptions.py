@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 from datetime import timedelta
-from difflib import get_close_matches
+
+from .names import did_you_mean
 
 
 class MqliteError(Exception):
@@ -14,11 +15,10 @@ class QueueNotFound(MqliteError):
 
     def __init__(self, queue: str, known: Iterable[str] = ()) -> None:
         self.queue = queue
-        near = get_close_matches(queue, list(known), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
         super().__init__(
-            f"There is no queue {queue!r} in this database.{hint} Declare it in MQLITE['QUEUES'] "
-            "and run `manage.py migrate`, or create it with Queue.objects.create_queue()."
+            f"There is no queue {queue!r} in this database.{did_you_mean(queue, known)} Declare it "
+            "in MQLITE['QUEUES'] and run `manage.py migrate`, or create it with "
+            "Queue.objects.create_queue()."
         )
 
 
@@ -86,11 +86,9 @@ class TopicNotFound(MqliteError):
 
     def __init__(self, topic: str, known: Iterable[str] = ()) -> None:
         self.topic = topic
-        near = get_close_matches(topic, list(known), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
         super().__init__(
-            f"There is no topic {topic!r} in this database.{hint} A topic is the set of its "
-            "subscriptions: create one with Subscription.objects.subscribe()."
+            f"There is no topic {topic!r} in this database.{did_you_mean(topic, known)} A topic is "
+            "the set of its subscriptions: create one with Subscription.objects.subscribe()."
         )
 
 

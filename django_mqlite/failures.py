@@ -2,6 +2,7 @@
 
 import json
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +27,8 @@ def failure(error: BaseException | str, **facts: Any) -> str:
 
 def remembered(error: Described, **facts: Any) -> str:
     """The same of an error that was described before."""
-    said = {"class": error.kind, "message": error.message, "traceback": error.traceback}
-    return json.dumps(said | facts)
+    texts = {"class": error.kind, "message": error.message, "traceback": error.traceback}
+    return json.dumps(texts | facts)
 
 
 def described(error: BaseException | str) -> Described:
@@ -45,6 +46,11 @@ def described(error: BaseException | str) -> Described:
     short = f"{type(error).__name__}: {text}" if kind else text
     cut = _clean(_end(trace, MAX_TRACEBACK))
     return Described(kind=kind, message=text, traceback=cut, short=short)
+
+
+def said(error: Mapping[str, Any]) -> str:
+    """Class path and message of a failure that was remembered, as far as there are any."""
+    return ": ".join(str(error[key]) for key in ("class", "message") if error.get(key))
 
 
 def storable(text: object) -> str:

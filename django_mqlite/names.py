@@ -23,5 +23,15 @@ def checked_name(name: str) -> str:
 
 def meant(name: object, known: Iterable[str]) -> str:
     """The end of an error about a wrong name: the one that is near, else all there are."""
-    near = get_close_matches(str(name), list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
+    near = _near(name, known)
+    return f"; did you mean {near!r}?" if near else f"; known: {', '.join(sorted(known))}"
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """A sentence behind one that names the wrong name, with its space; '' if none is near."""
+    near = _near(name, known)
+    return f" Did you mean {near!r}?" if near else ""
+
+
+def _near(name: object, known: Iterable[str]) -> str | None:
+    return next(iter(get_close_matches(str(name), list(known), n=1)), None)

@@ -9,6 +9,7 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
+from ..failures import said
 from ..fields import moment
 from .readable import printable
 
@@ -27,8 +28,8 @@ def failed_deliveries(errors: list[Mapping[str, Any]]) -> SafeString:
 
 
 def _failure(error: Mapping[str, Any]) -> SafeString:
-    said = ": ".join(filter(None, (str(error.get(key) or "") for key in ("class", "message"))))
-    summary = format_html("<strong>{}</strong><br>{}", printable(said), printable(_facts(error)))
+    head, facts = printable(said(error)), printable(_facts(error))
+    summary = format_html("<strong>{}</strong><br>{}", head, facts)
     if not error.get("traceback"):
         return summary
     return format_html(TRACEBACK, summary=summary, traceback=printable(str(error["traceback"])))

@@ -1,7 +1,6 @@
 """OPTIONS and QUEUES of a tasks backend, read and checked."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning
@@ -10,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from ..check_links import linked_hints
 from ..conf import get_settings
 from ..durations import milliseconds
-from ..names import checked_name
+from ..names import checked_name, did_you_mean
 
 DEFAULT_RESULT_TTL_MS = 7 * 24 * 3_600_000
 OPTIONS = ("RESULT_TTL",)
@@ -40,8 +39,7 @@ def _check_options(backend: Any) -> Iterator[CheckMessage]:
     where = f"TASKS[{backend.alias!r}]['OPTIONS']"
     for name in backend.options:
         if name not in OPTIONS:
-            near = get_close_matches(str(name), OPTIONS, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(OPTIONS)}."
+            hint = did_you_mean(name, OPTIONS).strip() or f"Known: {', '.join(OPTIONS)}."
             yield Error(f"{where} has no option {name!r}.", hint=hint, id="mqlite.E005")
     try:
         result_ttl_ms(backend.alias, backend.options)

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from django_mqlite.failures import said
 from django_mqlite.models import Message
 from django_mqlite.types import Explanation
 
@@ -81,9 +82,8 @@ def _pretty(value: Any) -> str:
 
 
 def _failure(error: Mapping[str, Any]) -> Iterator[str]:
-    said = ": ".join(str(error[key]) for key in ("class", "message") if error.get(key))
     worker = error.get("worker") or "an unnamed worker"
-    head = f"delivery {error.get('delivery', '?')} failed, {worker}: {said}"
+    head = f"delivery {error.get('delivery', '?')} failed, {worker}: {said(error)}"
     yield from _block(cell(head), str(error.get("traceback") or ""))
 
 
