@@ -1,4 +1,4 @@
-"""Each system check leads to its paragraph in docs/checks.md."""
+"""Each system check leads to its paragraph in the documentation, which wheels do not carry."""
 
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -26,7 +26,9 @@ def with_link(check: Check) -> Check:
 def linked_hints(messages: list[CheckMessage]) -> list[CheckMessage]:
     """The messages, each with that place at the end of its hint."""
     for message in messages:
-        message.hint = f"{message.hint or ''} See {PAGE}#{anchor(str(message.id))}.".strip()
+        message.hint = (
+            f"{message.hint or ''} See django-mqlite's {PAGE}#{anchor(str(message.id))}.".strip()
+        )
     return messages
 
 

@@ -45,7 +45,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     try:
         get_settings()
     except ImproperlyConfigured as error:
-        return [Error(str(error), hint="The options are in docs/guide.md.", id="mqlite.E001")]
+        return [Error(str(error), id="mqlite.E001")]
     return []
 
 

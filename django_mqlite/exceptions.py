@@ -35,11 +35,20 @@ class MessageTooLarge(MqliteError):
 
 
 class GroupRequired(MqliteError):
-    """A group_fifo queue orders by group, so every message of it needs a `group_id`."""
+    """A group_fifo queue orders by group, so every message of it needs a `group_id`.
 
-    def __init__(self, queue: str) -> None:
+    `dead_letter` is the id of the one that cannot be redriven into it, None for a new message.
+    """
+
+    def __init__(self, queue: str, *, dead_letter: int | None = None) -> None:
         self.queue = queue
-        super().__init__(f"Queue {queue!r} is group_fifo: pass group_id=….")
+        self.dead_letter = dead_letter
+        super().__init__(
+            f"Queue {queue!r} is group_fifo: pass group_id=…."
+            if dead_letter is None
+            else f"Queue {queue!r} is group_fifo, and dead letter #{dead_letter} has no group_id: "
+            "redrive it into another queue, or leave it out."
+        )
 
 
 class PriorityRefused(MqliteError):

@@ -84,7 +84,10 @@ def _carry_out(
 
 
 def _no_sense(verb: MessageVerb, message: Message) -> str:
-    return gettext("“%(verb)s” is for messages that are %(wanted)s; #%(id)d is %(state)s.") % {
+    text = gettext(
+        "“%(verb)s” is for messages in state “%(wanted)s”; #%(id)d is in state “%(state)s”."
+    )
+    return text % {
         "verb": verb.label,
         "wanted": STATES[verb.state],
         "id": message.pk,

@@ -211,8 +211,8 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
             now = clock.now_ms()
             if into is None:
                 moved = store.redrive(connection, dues, now=now)
-            elif store.ungrouped_dead_letter(connection, dues, into) is not None:
-                raise GroupRequired(into)
+            elif (ungrouped := store.ungrouped_dead_letter(connection, dues, into)) is not None:
+                raise GroupRequired(into, dead_letter=ungrouped)
             else:
                 moved = store.redrive_into(connection, dues, into, now=now)
             self._tell(signals.messages_redriven, moved)

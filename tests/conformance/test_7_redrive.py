@@ -93,9 +93,10 @@ def test_a_queue_that_wants_groups_takes_all_or_none(clock, queue, group_queue):
     grouped = dead_letter("jobs", group_id="g")
     loose = dead_letter("jobs")
 
-    with pytest.raises(GroupRequired):
+    with pytest.raises(GroupRequired, match=rf"dead letter #{loose.pk} has no group_id") as refused:
         DeadLetter.objects.redrive([grouped.pk, loose.pk], into="groups")
 
+    assert (refused.value.queue, refused.value.dead_letter) == ("groups", loose.pk)
     assert DeadLetter.objects.count() == 2
     assert DeadLetter.objects.redrive([grouped.pk], into="groups") == 1
 

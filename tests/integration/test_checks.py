@@ -250,7 +250,7 @@ def test_each_check_leads_to_its_paragraph(settings):
 
     assert sorted(set(ids)) == sorted(headings)
     assert len(ids) >= 15
-    assert found()["mqlite.E001"].hint.endswith("See docs/checks.md#mqlitee001.")
+    assert found()["mqlite.E001"].hint.endswith("See django-mqlite's docs/checks.md#mqlitee001.")
 
 
 def test_a_database_named_without_its_router_is_warned_of(settings):

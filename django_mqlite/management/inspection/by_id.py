@@ -1,18 +1,49 @@
-"""A verb for messages that are named one by one."""
+"""Messages that are named one by one."""
 
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Sequence
+
+from django.core.management.base import CommandError
 
 from django_mqlite.managers import MessageManager
 
 from .arguments import count
 from .output import Output, lines
 
+MOST_NAMED = 10
+
 
 def add_ids(parser: ArgumentParser) -> None:
     """ID …"""
     parser.add_argument("ids", type=count, nargs="+", metavar="ID")
+
+
+def add_id(parser: ArgumentParser) -> None:
+    """ID"""
+    parser.add_argument("id", metavar="ID", help="a sequence number, or a message id")
+
+
+def sequence_number(messages: MessageManager, said: str) -> int:
+    """What ID means: digits are a sequence number, there or not, all else is a message id.
+
+    CommandError where no message has that id, or several have it, as the copies of a topic do.
+    """
+    if said.isascii() and said.isdecimal():
+        try:
+            return count(said)
+        except ArgumentTypeError as error:
+            raise CommandError(str(error)) from error
+    found = messages.using(messages.using_alias).filter(message_id=said).only("queue")[:MOST_NAMED]
+    if len(found) == 1:
+        return found[0].pk
+    if found:
+        named = ", ".join(map(str, found))
+        raise CommandError(f"Several messages have the message id {said!r}: {named}. Name one so.")
+    raise CommandError(
+        f"No message has the message id {said!r} any more, if one had it. What became of one that "
+        "is gone can only be asked by its sequence number."
+    )
 
 
 def act_on(

@@ -1,7 +1,6 @@
 """mqlite show: everything that is known of a message."""
 
 import json
-from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,9 +8,9 @@ from django.core.management.base import CommandError
 
 from django_mqlite.failures import said
 from django_mqlite.models import Message
-from django_mqlite.types import Explanation
+from django_mqlite.types import Explanation, State
 
-from .arguments import count
+from .by_id import add_id, sequence_number
 from .documents import document, explained
 from .output import Output, cell, iso, lines
 
@@ -26,18 +25,17 @@ FACTS = (
 MAX_BODY = 4_000
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """ID"""
-    parser.add_argument("id", type=count, metavar="ID")
+add_arguments = add_id
 
 
 def run(options: Mapping[str, Any], output: Output) -> None:
     """Everything but the lock token, or what became of a message that is gone."""
     messages = Message.objects.db_manager(options["database"])
-    message = messages.using(messages.using_alias).filter(pk=options["id"]).first()
-    why = messages.explain(options["id"])
+    id = sequence_number(messages, options["id"])
+    message = messages.using(messages.using_alias).filter(pk=id).first()
+    why = messages.explain(id)
     if message is None:
-        raise CommandError(explained(options["id"], why))
+        raise CommandError(explained(id, why))
     output.answer(_document(message, why), "\n".join(_text(message, why)))
 
 
@@ -57,7 +55,7 @@ def _text(message: Message, why: Explanation) -> Iterator[str]:
     for name in FACTS:
         value = getattr(message, name)
         if value not in (None, ""):
-            yield f"  {name.replace('_', ' ')}: {cell(value)}"
+            yield f"  {_label(name, message)}: {cell(value)}"
     for name, value in (message.properties or {}).items():
         yield f"  property {cell(name)}: {cell(value)}"
     yield from _body(message)
@@ -65,6 +63,13 @@ def _text(message: Message, why: Explanation) -> Iterator[str]:
         yield from _block("result", _pretty(message.result))
     for error in message.errors or []:
         yield from _failure(error)
+
+
+def _label(name: str, message: Message) -> str:
+    """The name for people. A completed message remembers its last holder, and has no lease."""
+    if name == "locked_by" and message.state == State.COMPLETED:
+        return "completed by"
+    return name.replace("_", " ")
 
 
 def _body(message: Message) -> Iterator[str]:

@@ -5,6 +5,7 @@ from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.test import Client
 from django.urls import reverse
 
+from django_mqlite.admin.words import STATES
 from django_mqlite.exceptions import LockLost
 from django_mqlite.models import Message
 from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim, row_of, state_of
@@ -79,7 +80,7 @@ def test_a_verb_that_makes_no_sense_is_refused_with_the_reason(steersman, queue,
     press(steersman, message, verb)
 
     assert row_of(message) == before
-    assert f"#{message.pk} is " in told(steersman)
+    assert f"#{message.pk} is in state “{STATES[state]}”." in told(steersman)
     assert not LogEntry.objects.exists()
 
 

@@ -299,7 +299,7 @@ def test_the_wal_reset_bug_is_a_fact_and_a_warning_with_its_cure(db, in_order, m
     text = mqlite("doctor")
 
     assert "WARNING (mqlite.W001): SQLite 3.40.1 has the WAL-reset bug" in text
-    assert "See docs/checks.md#mqlitew001." in text
+    assert "See django-mqlite's docs/checks.md#mqlitew001." in text
     assert "has the WAL-reset bug;" in text
 
 

@@ -157,6 +157,35 @@ def test_a_message_is_shown_with_all_but_its_token(queue, clock):
     assert message.lock_token not in text + json.dumps(shown)
 
 
+@pytest.mark.parametrize("command", ["show", "why"])
+def test_a_message_can_be_named_by_its_message_id(queue, command):
+    message = Message.objects.enqueue("jobs", 1, message_id="order-17")
+
+    assert answer(command, "order-17")["id"] == message.pk
+
+
+@pytest.mark.parametrize("command", ["show", "why"])
+def test_a_message_id_that_several_have_names_none_of_them(queue, make_queue, command):
+    make_queue("mails")
+    first = Message.objects.enqueue("jobs", 1, message_id="order-17")
+    second = Message.objects.enqueue("mails", 1, message_id="order-17")
+
+    with pytest.raises(CommandError, match=f"#{first.pk} of jobs, #{second.pk} of mails"):
+        mqlite(command, "order-17")
+
+
+def test_a_message_without_a_lease_is_shown_without_one(queue):
+    Queue.objects.configure("jobs", retain_completed=60)
+    Message.objects.enqueue("jobs", 1)
+    message = claim_one("jobs", worker="host-a:4711")
+    message.complete()
+
+    text = mqlite("show", message.pk)
+
+    assert "  completed by: host-a:4711\n" in text
+    assert "locked" not in text
+
+
 def test_a_message_that_is_gone_is_shown_by_what_became_of_it(queue):
     message = enqueue_and_claim("jobs")
     message.complete()

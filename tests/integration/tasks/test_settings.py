@@ -216,7 +216,7 @@ def test_an_unknown_option_is_an_error_with_the_one_that_was_meant(use):
 
     assert (error.id, error.hint) == (
         "mqlite.E005",
-        "Did you mean 'RESULT_TTL'? See docs/checks.md#mqlitee005.",
+        "Did you mean 'RESULT_TTL'? See django-mqlite's docs/checks.md#mqlitee005.",
     )
 
 
