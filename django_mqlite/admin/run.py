@@ -11,14 +11,12 @@ from django.http import HttpRequest
 
 from .. import clock
 from ..fields import epoch_ms
+from ..managers.base import BATCH
 from ..models import DeadLetter, Message, Queue
 from ..names import NAME
 from ..transactions import one_of_many, write_transaction
 from .bulk_verbs import BulkVerb
 from .log import log, log_many
-
-BATCH = 1_000
-"""More would hold the write lock, and everybody who enqueues, for too long."""
 
 SLICE = 2.0
 """Seconds of one request: short enough to see the progress move and to stop it."""

@@ -1,7 +1,6 @@
 """Redrive and purge."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -17,27 +16,14 @@ from ..exceptions import GroupRequired
 from ..fields import moment
 from ..store import browse
 from ..store import redrive as store
-from ..transactions import after_commit, one_of_many, write_transaction
+from ..transactions import after_commit, write_transaction
 from ..types import State
-from .base import BATCH, VerbManager, must_exist, positive
+from .base import VerbManager, must_exist, positive
+from .batches import Act, Over, Progress, in_batches, over_queue
 from .rows import from_rows
 
 if TYPE_CHECKING:
     from ..models import DeadLetter
-
-
-Progress = Callable[[int], object]
-"""Told how many there were so far, after each batch."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Over:
-    """Which dead letters of a queue, and who hears of it."""
-
-    limit: int | None
-    older_than: Duration | None
-    reason: str | None
-    progress: Progress | None
 
 
 class DeadLetterManager(VerbManager["DeadLetter"]):
@@ -92,7 +78,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         (timedelta or seconds). Ids that are no dead letters are passed over, so doing it twice
         redrives once. Raises QueueNotFound and GroupRequired for the queue `into`.
         """
-        return self._in_batches(ids, self._mover(into, rate, milliseconds(delay, "delay")))
+        return in_batches(self, ids, self._mover(into, rate, milliseconds(delay, "delay")))
 
     def redrive_queue(
         self,
@@ -112,12 +98,12 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         not redriven again. After each batch `progress` is called with how many there were so far.
         Raises QueueNotFound, and GroupRequired for the queue `into`.
         """
-        over = _Over(limit=limit, older_than=older_than, reason=reason, progress=progress)
-        return self._over_queue(queue, self._mover(into, rate), over)
+        over = Over(limit=limit, older_than=older_than, reason=reason, progress=progress)
+        return over_queue(self, queue, self._mover(into, rate), over)
 
     def purge(self, ids: Iterable[int]) -> int:
         """Delete these dead letters for good; how many there were. Other ids are passed over."""
-        return self._in_batches(ids, self._purge_batch)
+        return in_batches(self, ids, self._purge_batch)
 
     def purge_queue(
         self,
@@ -136,8 +122,8 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         """
         if limit is None and older_than is None and reason is None and not everything:
             raise ValueError("purge_queue() needs limit=, older_than=, reason= or everything=True")
-        over = _Over(limit=limit, older_than=older_than, reason=reason, progress=progress)
-        return self._over_queue(queue, self._purge_batch, over)
+        over = Over(limit=limit, older_than=older_than, reason=reason, progress=progress)
+        return over_queue(self, queue, self._purge_batch, over)
 
     def peek(self, queue: str, *, limit: int = 10) -> list["DeadLetter"]:
         """The dead letters of `queue`, the longest dead first. Raises QueueNotFound."""
@@ -148,51 +134,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
             must_exist(connection, queue)
         return from_rows(self.model, self.using_alias, rows)
 
-    def _over_queue(self, queue: str, act: Callable[[Sequence[int]], int], over: "_Over") -> int:
-        if over.limit is not None:
-            positive(over.limit, "limit")
-        finished_before = self._finished_before(queue, over.older_than)
-        done, after = 0, store.Death(-1, 0)
-        while over.limit is None or done < over.limit:
-            wanted = BATCH if over.limit is None else min(BATCH, over.limit - done)
-            deaths = store.deaths(
-                self.connection,
-                queue,
-                finished_before=finished_before,
-                after=after,
-                reason=over.reason,
-                limit=wanted,
-            )
-            if deaths:
-                after = deaths[-1]
-                with one_of_many(self.using_alias):
-                    done += act([death.id for death in deaths])
-                if over.progress is not None:
-                    over.progress(done)
-            if len(deaths) < wanted:
-                break
-        return done
-
-    def _finished_before(self, queue: str, older_than: Duration | None) -> int:
-        """Later deaths are not meant: by age, or because they come while this one is at work."""
-        age = None if older_than is None else milliseconds(older_than, "older_than", least=1)
-        connection = self.connection
-        must_exist(connection, queue)
-        if age is None:
-            return store.last_death(connection, queue) or 0
-        return clock.now_ms() - age
-
-    def _in_batches(self, ids: Iterable[int], act: Callable[[Sequence[int]], int]) -> int:
-        wanted = list(dict.fromkeys(ids))  # an id said twice would be copied twice
-        done = 0
-        for start in range(0, len(wanted), BATCH):
-            with one_of_many(self.using_alias):
-                done += act(wanted[start : start + BATCH])
-        return done
-
-    def _mover(
-        self, into: str | None, rate: float | None, delay_ms: int = 0
-    ) -> Callable[[Sequence[int]], int]:
+    def _mover(self, into: str | None, rate: float | None, delay_ms: int = 0) -> Act:
         """What redrives a batch; it remembers how far the rate has come."""
         if into is not None:
             must_exist(self.connection, into)
