@@ -1,7 +1,11 @@
 """How the commands read their arguments."""
 
 import math
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
+
+from django.db import connections
+
+from django_mqlite.types import MAX_INTEGER
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -9,15 +13,13 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def positive_int(text: str) -> int:
-    """A whole number of at least 1."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no whole number") from None
-    if value < 1:
-        raise ArgumentTypeError(f"{value} is less than 1")
-    return value
+def count(text: str) -> int:
+    """A whole number of at least 1 that the database can hold."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    if not 1 <= int(text) <= MAX_INTEGER:
+        raise ArgumentTypeError(f"{text} is not between 1 and {MAX_INTEGER}")
+    return int(text)
 
 
 def interval(text: str) -> float:
@@ -37,3 +39,17 @@ def seconds(text: str) -> float:
     if not 0 <= value < math.inf:
         raise ArgumentTypeError(f"{text!r} is no length of time")
     return value
+
+
+def add_database(parser: ArgumentParser) -> None:
+    """[--database ALIAS]"""
+    parser.add_argument(
+        "--database",
+        choices=tuple(connections),
+        help="the database of the queues; default: the one the routers name",
+    )
+
+
+def add_skip_checks(parser: ArgumentParser) -> None:
+    """[--skip-checks], of a command that runs them itself."""
+    parser.add_argument("--skip-checks", action="store_true", help="skip the system checks")

@@ -1,9 +1,10 @@
-"""docs/command-line.md names every subcommand with its options, and every code of `why`."""
+"""The docs name every command with its options, and every code of `why`."""
 
 import re
 from argparse import ArgumentParser
 
 import pytest
+from django.core.management import load_command_class
 
 from django_mqlite.management.inspection import SUBCOMMANDS
 from tests.support.source import PACKAGE, ROOT
@@ -21,6 +22,17 @@ def test_a_subcommand_is_in_the_docs_with_each_of_its_options(name):
     (entry,) = re.findall(rf"^\|[^|]*`{name}[ `].*$", PAGE, re.MULTILINE)
 
     assert [option for option in options if option not in entry] == []
+
+
+@pytest.mark.parametrize("name", ["runworker", "runreaper"])
+def test_a_command_is_in_the_docs_with_each_of_its_options(name):
+    parser = ArgumentParser()
+    load_command_class("django_mqlite", name).add_arguments(parser)
+    options = set(re.findall(r"(--[a-z-]+)", parser.format_usage()))
+    page = (ROOT / "docs" / "worker.md").read_text(encoding="utf-8")
+
+    assert "--database" in options
+    assert {option for option in options if f"`{option}" not in page} == set()
 
 
 def test_every_code_of_why_is_in_the_docs_and_no_other():

@@ -4,8 +4,8 @@ from argparse import SUPPRESS, ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.db import connections
 
+from django_mqlite.management.arguments import add_database
 from django_mqlite.management.inspection import SUBCOMMANDS
 from django_mqlite.management.inspection.errors import told_clearly
 from django_mqlite.management.inspection.output import Output
@@ -22,11 +22,7 @@ class Command(BaseCommand):
             subparser = subparsers.add_parser(name, help=subcommand.HELP)
             subcommand.add_arguments(subparser)
             subparser.add_argument("--json", action="store_true", help="print JSON, for scripts")
-            subparser.add_argument(
-                "--database",
-                choices=tuple(connections),
-                help="the database of the queues; default: the one the routers name",
-            )
+            add_database(subparser)
             _take_django_options(subparser)
 
     def handle(self, *args: Any, **options: Any) -> None:

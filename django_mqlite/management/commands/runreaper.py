@@ -5,10 +5,10 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.db import connections
 
 from django_mqlite.checks import queue_alias
 from django_mqlite.logs import be_heard
+from django_mqlite.management.arguments import add_database, add_skip_checks
 from django_mqlite.management.inspection.errors import told_clearly
 from django_mqlite.worker.preflight import check_writable
 from django_mqlite.worker.reaper import Reaper
@@ -25,13 +25,9 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "--database",
-            choices=tuple(connections),
-            help="the database of the queues; default: the one the routers name",
-        )
+        add_database(parser)
         parser.add_argument("--once", action="store_true", help="do what is due now, and end")
-        parser.add_argument("--skip-checks", action="store_true", help="skip the system checks")
+        add_skip_checks(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         be_heard()

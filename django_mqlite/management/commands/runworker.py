@@ -5,12 +5,17 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.db import connections
 
 from django_mqlite.checks import queue_alias
 from django_mqlite.handlers import get_handlers
 from django_mqlite.logs import be_heard
-from django_mqlite.management.arguments import names, positive_int, seconds
+from django_mqlite.management.arguments import (
+    add_database,
+    add_skip_checks,
+    count,
+    names,
+    seconds,
+)
 from django_mqlite.management.inspection.errors import told_clearly
 from django_mqlite.worker.launch import run_reloading, run_worker, wait_for_other_machine
 from django_mqlite.worker.options import WorkerOptions
@@ -35,20 +40,16 @@ class Command(BaseCommand):
             metavar="A,B",
             help="strictly in this order, * for the rest; default: all that are handled, in turn",
         )
-        add(
-            "--database",
-            choices=tuple(connections),
-            help="the database of the queues; default: the one the routers name",
-        )
+        add_database(parser)
         add("--exclude", type=names, default=(), metavar="A,B", help="not these")
-        add("--threads", type=positive_int, default=4, metavar="N", help="handlers at once (4)")
-        add("--processes", type=positive_int, default=1, metavar="N", help="processes (1)")
+        add("--threads", type=count, default=4, metavar="N", help="handlers at once (4)")
+        add("--processes", type=count, default=1, metavar="N", help="processes (1)")
         add("--burst", action="store_true", help="end when nothing is left to claim")
-        add("--max-messages", type=positive_int, metavar="N", help="end after so many messages")
+        add("--max-messages", type=count, metavar="N", help="end after so many messages")
         add(
             "--max-memory",
             dest="max_memory_mb",
-            type=positive_int,
+            type=count,
             metavar="MB",
             help="end, or have the process replaced, when it has grown so large",
         )
@@ -66,7 +67,7 @@ class Command(BaseCommand):
             help="start although a worker of another machine is registered",
         )
         add("--no-reaper", dest="reaper", action="store_false", help="leave reaping to runreaper")
-        add("--skip-checks", action="store_true", help="skip the system checks")
+        add_skip_checks(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         be_heard()

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_mqlite.durations import milliseconds
-from django_mqlite.types import MAX_INTEGER
+from django_mqlite.management.arguments import count
 
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)")
@@ -26,15 +26,6 @@ def age(text: str) -> timedelta:
         return timedelta(milliseconds=milliseconds(value, repr(text), least=1))
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from error
-
-
-def count(text: str) -> int:
-    """A whole number of at least 1 that the database can hold."""
-    if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise ArgumentTypeError(f"{text!r} is no whole number of at least 1")
-    if not 1 <= int(text) <= MAX_INTEGER:
-        raise ArgumentTypeError(f"{text} is not between 1 and {MAX_INTEGER}")
-    return int(text)
 
 
 def add_selection(parser: ArgumentParser) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from django.core.management.base import CommandError
 
+from django_mqlite.management.arguments import count
 from django_mqlite.managers import MessageManager
 
-from .arguments import count
 from .output import Output, lines
 
 MOST_NAMED = 10

@@ -6,10 +6,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from django_mqlite.management.arguments import count
 from django_mqlite.models import Message
 from django_mqlite.types import State
 
-from .arguments import count
 from .documents import SUMMARY, summary
 from .output import Output, shortened
 

@@ -4,9 +4,9 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
+from django_mqlite.management.arguments import count
 from django_mqlite.models import DeadLetter, Message
 
-from .arguments import count
 from .documents import document
 from .output import Output, beginning, shortened
 
