@@ -170,7 +170,7 @@ class WorkerDied(MqliteError):
 
 
 class SchemaVersionMismatch(MqliteError):
-    """The tables in the file are of a newer release than this code."""
+    """The tables in the file are of a newer release, one that this code is too old for."""
 
     def __init__(self, found: str, expected: str) -> None:
         self.found = found

@@ -9,9 +9,9 @@ _known: set[tuple[str, str]] = set()
 
 
 def check_schema(connection: Any) -> None:
-    """Raise SchemaVersionMismatch for tables of a newer release; asked once per file and process.
+    """Raise SchemaVersionMismatch for tables that this code is too old for; asked once per file.
 
-    Older tables are no error here: migrations between minor releases only add.
+    Neither what a minor release has added raises the file's number, nor are older tables an error.
     """
     file = (connection.alias, str(connection.settings_dict["NAME"]))
     if file in _known:

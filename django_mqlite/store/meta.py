@@ -3,7 +3,7 @@
 from .statement import Connection, Statement, execute, fetch_one
 
 SCHEMA = "1"
-"""Counts up with every change of the tables."""
+"""Counts up with a change of the tables that older code cannot work on; additions are none."""
 
 SCHEMA_TOKEN = Statement("schema_token", "SELECT value FROM mqlite_meta WHERE key = 'schema'")
 

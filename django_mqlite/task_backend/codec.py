@@ -59,13 +59,17 @@ def encoded_call(
     # What is left to find out are numbers of 5,000 digits and lone surrogates.
     body = encode_json({"args": list(args), "kwargs": dict(kwargs)}, "the call").encode()
     if len(body) > max_bytes:
-        refused = MessageTooLarge(len(body), max_bytes)
-        sizes = {name: len(encode_json(value, name)) for name, value in named.items()}
-        if sizes:
-            largest = max(sizes, key=lambda name: sizes[name])
-            refused.add_note(f"The largest of the arguments is {largest}.")
-        raise refused
+        raise _too_large(len(body), max_bytes, named)
     return body
+
+
+def _too_large(size: int, limit: int, named: Mapping[str, Any]) -> MessageTooLarge:
+    refused = MessageTooLarge(size, limit)
+    sizes = {name: len(encode_json(value, name)) for name, value in named.items()}
+    if sizes:
+        largest = max(sizes, key=lambda name: sizes[name])
+        refused.add_note(f"The largest of the arguments is {largest}.")
+    return refused
 
 
 def _check(value: Any, name: str) -> None:
