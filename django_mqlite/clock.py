@@ -9,7 +9,9 @@ from typing import Protocol
 class Clock(Protocol):
     """Anything that can tell the time in epoch milliseconds, UTC."""
 
-    def now_ms(self) -> int: ...
+    def now_ms(self) -> int:
+        """Epoch milliseconds, UTC."""
+        ...
 
 
 class SystemClock:

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 def enqueue(
     queue: str, data: Any, *, using: str | None = None, **options: "Unpack[MessageOptions]"
 ) -> "Message":
-    """Message.objects.enqueue(), on the database `using`, by default the routers'."""
+    """Put a message into `queue`, in the caller's transaction if there is one; it has its id.
+
+    Message.objects.enqueue(), with its options and errors, on the database `using`, by default
+    the routers'.
+    """
     return _messages(using).enqueue(queue, data, **options)
 
 
@@ -26,14 +30,22 @@ def enqueue_many(
     using: str | None = None,
     **common: "Unpack[MessageOptions]",
 ) -> "list[Message | DuplicateConflict]":
-    """Message.objects.enqueue_many(), on the database `using`, by default the routers'."""
+    """Put all of these messages into `queue`, or none, in one statement; in the order given.
+
+    Message.objects.enqueue_many(), with its options and errors, on the database `using`, by
+    default the routers'.
+    """
     return _messages(using).enqueue_many(queue, items, **common)
 
 
 def publish(
     topic: str, data: Any, *, using: str | None = None, **options: "Unpack[MessageOptions]"
 ) -> "list[Message]":
-    """Message.objects.publish(), on the database `using`, by default the routers'."""
+    """Copy a message to each subscription of `topic` whose filter lets it in; the copies.
+
+    Message.objects.publish(), with its options and errors, on the database `using`, by default
+    the routers'.
+    """
     return _messages(using).publish(topic, data, **options)
 
 

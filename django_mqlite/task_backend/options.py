@@ -13,14 +13,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """What a message can do and the framework has no word for. None is the queue's way.
+    """What a message can do and the framework has no word for, as task_options() explains it.
 
-    `max_attempts`: after so many failed attempts, crashes included, the task is FAILED.
-    `backoff`: about how long it rests after the first of them. The rest doubles with each further
-    one, up to an hour, or up to `backoff` itself where that is longer.
-    `group_id`: one after the other within the group, in the order of their enqueueing.
     `message_id`: the result's id, and the key by which the queue's `dedup_window` tells a repeat.
-    `ttl`: not begun so long after its time, the task is FAILED without an attempt.
     """
 
     max_attempts: int | None = None
@@ -42,10 +37,17 @@ def task_options(
     group_id: str | None = None,
     ttl: Duration | None = None,
 ) -> Callable[[F], F]:
-    """Set TaskOptions of a task, on the function below `@task`.
+    """Set options of a task, on the function below `@task`. None is the queue's way.
+
+    `max_attempts`: after so many failed attempts, crashes included, the task is FAILED.
+    `backoff`: about how long it rests after the first of them, timedelta or seconds. The rest
+    doubles with each further one, up to an hour, or up to `backoff` itself where that is longer.
+    `group_id`: one after the other within the group, in the order of their enqueueing.
+    `ttl`: not begun so long after its time (timedelta or seconds) it is FAILED without an attempt.
 
     The way that works on every Django and whatever backend is configured: another one does not see
-    it. For a `message_id`, which is one call's own, there is `.using(message_id=…)`.
+    it. For a `message_id`, which is one call's own, there is `.using(message_id=…)`. Raises
+    InvalidTask for a wrong option.
     """
     options = checked(
         TaskOptions(max_attempts=max_attempts, backoff=backoff, group_id=group_id, ttl=ttl)
@@ -62,7 +64,10 @@ def task_options(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MqliteTask(Task):  # type: ignore[type-arg]
-    """A Task with these options, in `@task(…)` (not on Django 6.0) and in `.using(…)`."""
+    """A Task with the options of task_options(), and with a `message_id`: the result's id.
+
+    They go into `.using(…)`, and into `@task(…)` (not on Django 6.0).
+    """
 
     max_attempts: int | None = None
     backoff: Duration | None = None
@@ -79,7 +84,7 @@ class MqliteTask(Task):  # type: ignore[type-arg]
                 object.__setattr__(self, name, alike)
 
     def using(self, **changes: Any) -> "MqliteTask":
-        """A Task with other options: the framework's and TaskOptions'. None leaves one as it is."""
+        """A Task with other options, the framework's or these. None leaves one as it is."""
         said = {name: value for name, value in changes.items() if value is not None}
         known = {field.name for field in fields(self)} - {"func", "takes_context"}
         for name in said.keys() - known:

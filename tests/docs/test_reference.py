@@ -8,7 +8,7 @@ import pytest
 from django.apps import apps
 
 import django_mqlite
-from django_mqlite import conf, managers, models, signals
+from django_mqlite import conf, managers, models, signals, sqlite3, task_backend, testing
 from django_mqlite.drafts import MessageOptions
 from django_mqlite.types import QueueConfig, State
 from tests.support.pages import blocks_of
@@ -47,6 +47,7 @@ def without_promise() -> dict[str, set[str]]:
 
 
 NAMES = documented()
+PACKAGES = (django_mqlite, sqlite3, task_backend, testing)
 VERBS = {
     "abandon", "claim", "complete", "defer", "enqueue", "publish", "purge", "redrive", "reject",
     "renew", "schedule", "settle",
@@ -76,10 +77,12 @@ def own_members(cls: type) -> set[str]:
     }
 
 
-def test_everything_that_the_package_offers_is_in_the_reference():
-    offered = {f"django_mqlite.{name}" for name in django_mqlite.__all__}
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_what_a_package_offers_is_in_the_reference_and_nothing_else(package):
+    inside = f"{package.__name__}."
+    shown = {path.removeprefix(inside) for path in NAMES if path.startswith(inside)}
 
-    assert offered - set(NAMES) == set()
+    assert {name for name in shown if "." not in name} == set(package.__all__)
 
 
 def test_the_package_offers_nothing_by_accident():
