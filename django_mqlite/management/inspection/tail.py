@@ -35,6 +35,8 @@ def run(options: Mapping[str, Any], output: Output) -> None:
     def look() -> None:
         for message in news.take():
             output.line(document(message), _line(message))
+        if news.may_be_more:
+            output.stderr.write(f"These are the last {PAGE} to die; `mqlite list` has all.")
 
     repeat(look, every=EVERY)
 
@@ -54,6 +56,9 @@ def _line(message: Message) -> str:
 
 class Arrivals:
     """What has been enqueued since the last look."""
+
+    may_be_more = False
+    """Whether there was perhaps more than take() has given."""
 
     def __init__(self, messages: MessageManager, queue: str | None) -> None:
         self._messages = messages
@@ -75,6 +80,8 @@ class Arrivals:
 class Deaths:
     """What has died since the last look, of the hundred latest."""
 
+    may_be_more = False
+
     def __init__(self, messages: MessageManager, queue: str | None) -> None:
         self._messages = messages
         self._queue = queue
@@ -85,6 +92,7 @@ class Deaths:
         latest = self._latest()
         new = [id for id in reversed(latest) if id not in self._seen]
         self._seen = set(latest)
+        self.may_be_more = len(new) == PAGE
         rows = self._messages.using(self._messages.using_alias).in_bulk(new)
         yield from (rows[id] for id in new if id in rows)
 

@@ -1,13 +1,14 @@
 """mqlite list, show, why, tail: looking changes nothing."""
 
+import io
 import json
 
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_mqlite.management.inspection import live
+from django_mqlite.management.inspection import live, tail
 from django_mqlite.models import DeadLetter, Message, Queue
 from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim
 
@@ -257,6 +258,20 @@ def test_tail_of_the_dead_shows_deaths_in_their_order(queue, clock, looks):
 
     assert [line[:19] for line in lines] == [f"2026-01-01 00:00:0{second}" for second in (2, 3, 4)]
     assert all(line.endswith("Broken") for line in lines)
+
+
+@pytest.mark.parametrize(("deaths", "says_so"), [(2, False), (3, True)])
+def test_tail_says_so_where_more_may_have_died_at_once_than_it_shows(
+    queue, looks, monkeypatch, deaths, says_so
+):
+    monkeypatch.setattr(tail, "PAGE", 3)
+    dead_letter("jobs")
+    stderr = io.StringIO()
+    looks(lambda: [dead_letter("jobs") for _ in range(deaths)], lambda: None)
+
+    call_command("mqlite", "tail", "--dead", stdout=io.StringIO(), stderr=stderr)
+
+    assert ("the last 3 to die" in stderr.getvalue()) == says_so
 
 
 def test_tail_of_an_unknown_queue_is_told_at_once(queue, looks):
