@@ -20,6 +20,9 @@ WAL_RESET_BACKPORTS = {(3, 44, 6), (3, 50, 7)}
 WAL_RESET_SINCE = (3, 7, 0)
 WAL_RESET_AGAIN = {(3, 52, 0)}
 
+WAITING_MODES = ("IMMEDIATE", "EXCLUSIVE")
+"""A transaction that begins so waits for its turn before it has read anything."""
+
 
 def has_wal_reset_bug(version: tuple[int, int, int]) -> bool:
     """Whether this SQLite can corrupt a WAL database by a race of checkpoint and write.
@@ -136,10 +139,15 @@ def _check_version(connection: Any) -> list[CheckMessage]:
     return []
 
 
+def mode_of(connection: Any) -> str:
+    """How transactions begin; the engine's default is known only to the connection."""
+    connection.get_connection_params()  # opens nothing
+    return str(connection.transaction_mode or "DEFERRED")
+
+
 def _check_transaction_mode(connection: Any) -> list[CheckMessage]:
-    connection.get_connection_params()  # opens nothing, and tells the engine's default as well
-    mode = connection.transaction_mode or "DEFERRED"
-    if mode in ("IMMEDIATE", "EXCLUSIVE"):
+    mode = mode_of(connection)
+    if mode in WAITING_MODES:
         return []
     return [
         Warning(

@@ -11,7 +11,7 @@ from django.db import connections
 from django.db.utils import OperationalError
 
 from .check_links import with_link
-from .checks import imported_handlers, is_readable, queue_alias
+from .checks import WAITING_MODES, imported_handlers, is_readable, mode_of, queue_alias
 from .conf import get_settings
 from .doorbell import database_path
 from .store.storage import file_facts
@@ -76,7 +76,7 @@ def check_synchronous(databases: Sequence[str] | None = None, **_: Any) -> list[
 def _check_atomic_requests(connection: Any) -> Iterator[CheckMessage]:
     if not connection.settings_dict.get("ATOMIC_REQUESTS"):
         return
-    if mode_of(connection) in ("IMMEDIATE", "EXCLUSIVE"):
+    if mode_of(connection) in WAITING_MODES:
         yield Warning(
             f"Database {connection.alias!r} has ATOMIC_REQUESTS, and its transactions begin "
             "IMMEDIATE: every request holds the write lock from its beginning to its end, also one "
@@ -85,12 +85,6 @@ def _check_atomic_requests(connection: Any) -> Iterator[CheckMessage]:
             "together.",
             id="mqlite.W006",
         )
-
-
-def mode_of(connection: Any) -> str:
-    """How transactions begin; the engine's default is known only to the connection."""
-    connection.get_connection_params()  # opens nothing
-    return str(connection.transaction_mode or "DEFERRED")
 
 
 def _check_timeout(connection: Any) -> Iterator[CheckMessage]:
