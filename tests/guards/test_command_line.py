@@ -7,9 +7,11 @@ import pytest
 from django.core.management import load_command_class
 
 from django_mqlite.management.inspection import SUBCOMMANDS
+from tests.support.pages import pages
 from tests.support.source import PACKAGE, ROOT
 
 PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+SPOKEN_OF = re.compile(r"`manage\.py (runworker|runreaper|mqlite)\b([^`]*)`")
 CODE = re.compile(r'(?:_because\(\s*message,\s*|code=)"(\w+)"')
 
 
@@ -33,6 +35,29 @@ def test_a_command_is_in_the_docs_with_each_of_its_options(name):
 
     assert "--database" in options
     assert {option for option in options if f"`{option}" not in page} == set()
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_command_that_a_page_speaks_of_is_there_with_its_options(page):
+    for command, said in SPOKEN_OF.findall(page.read_text(encoding="utf-8").replace("\n", " ")):
+        subcommand = re.match(r" ([a-z][a-z-]*)", said) if command == "mqlite" else None
+        assert set(re.findall(r"--[a-z-]+", said)) <= options_of(command, subcommand), said
+
+
+def test_a_page_that_speaks_of_what_is_not_there_is_told():
+    (said,) = SPOKEN_OF.findall("`manage.py runworker --thread 4`")
+
+    assert said == ("runworker", " --thread 4")
+    assert "--thread" not in options_of("runworker", None)
+
+
+def options_of(command: str, subcommand: re.Match[str] | None) -> set[str]:
+    parser = ArgumentParser()
+    if subcommand:
+        SUBCOMMANDS[subcommand[1]].add_arguments(parser)
+    elif command != "mqlite":
+        load_command_class("django_mqlite", command).add_arguments(parser)
+    return set(re.findall(r"--[a-z-]+", parser.format_usage())) | {"--json", "--database"}
 
 
 def test_every_code_of_why_is_in_the_docs_and_no_other():
