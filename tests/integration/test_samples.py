@@ -15,17 +15,19 @@ import pytest
 
 from django_mqlite.logs import MessageFilter
 from django_mqlite.management.commands.runworker import Command
+from tests.support.pages import blocks_of
 from tests.support.shop import MANAGE, migrated_shop
 from tests.support.source import ROOT
 from tests.support.waiting import PATIENCE, wait_until
 
-TEXT = (ROOT / "docs" / "worker.md").read_text(encoding="utf-8")
+PAGE = ROOT / "docs" / "worker.md"
+TEXT = PAGE.read_text(encoding="utf-8")
 
 
 def block(language: str, containing: str = "") -> str:
     """The one block of the document in this language."""
-    blocks = re.findall(rf"^```{language}\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
-    (found,) = [found for found in blocks if containing in found]
+    blocks = [each.text for each in blocks_of(PAGE) if each.language == language]
+    (found,) = [text for text in blocks if containing in text]
     return found
 
 
