@@ -2,7 +2,7 @@
 
 SQLite's own wait sleeps longer and longer between its tries, up to 0.1 s, and so loses to everybody
 who has come later. Here a thread first waits for its turn among the threads of its process, and
-then tries every 0.2 to 1 ms; SQLite's wait is off.
+then tries more often the longer it has waited; SQLite's wait is off.
 """
 
 import re
@@ -19,8 +19,12 @@ from .turnstile import turnstile_of
 
 T = TypeVar("T")
 
-SHORTEST_REST, LONGEST_REST = 0.0002, 0.001
-"""Seconds between two tries, by chance: writers in step would meet again and again."""
+FIRST_REST, LAST_REST, AGE = 0.003, 0.0005, 0.04
+"""Seconds, on average, between two tries: of one who has just come, and of one who is of age.
+
+Each try takes the processor from whoever writes: with many waiting and all of them trying every
+0.5 ms half of it was gone. So only those try so often who have waited long; the others make room.
+"""
 
 SQLITE_BUSY = 5
 SQLITE_BUSY_SNAPSHOT = 517
@@ -121,6 +125,7 @@ class Connection(Database.Connection):  # type: ignore[misc]
         return done
 
     def _try_until(self, deadline: float, act: Callable[[], T]) -> T:
+        began = time.monotonic()
         while True:
             was_open = self.in_transaction
             try:
@@ -129,7 +134,7 @@ class Connection(Database.Connection):  # type: ignore[misc]
                 undone = was_open and not self.in_transaction
                 if undone or not is_busy(error) or time.monotonic() >= deadline:
                     raise
-            time.sleep(uniform(SHORTEST_REST, LONGEST_REST))
+            time.sleep(rest(time.monotonic() - began))
 
     @contextmanager
     def own_wait(self) -> Iterator[None]:
@@ -207,6 +212,15 @@ class Cursor(Database.Cursor):  # type: ignore[misc]
             return connection.admitted(wait_inside, once=True)
         finally:
             connection.leave_if_ended()
+
+
+def rest(waited: float) -> float:
+    """Seconds until the next try of one who has tried for `waited` seconds.
+
+    By chance: writers in step would meet again and again.
+    """
+    young = max(0.0, 1 - waited / AGE)
+    return uniform(0.4, 1.6) * (LAST_REST + (FIRST_REST - LAST_REST) * young)
 
 
 def is_busy(error: BaseException) -> bool:

@@ -5,6 +5,7 @@ from contextlib import closing, contextmanager
 import pytest
 from django.db import IntegrityError, OperationalError, connections, transaction
 
+from django_mqlite.sqlite3.connection import AGE, FIRST_REST, LAST_REST, rest
 from django_mqlite.sqlite3.driver import Database
 from tests.support.engines import Running, execute
 from tests.support.waiting import wait_until
@@ -330,3 +331,15 @@ def test_where_commits_wait_for_readers_sqlite_waits_itself(open_database, mode,
     with connection.cursor() as cursor:
         cursor.executemany(INSERT, [(1,), (2,)])
     assert own_wait(connection) == expected
+
+
+def test_whoever_has_waited_longest_tries_most_often_and_never_without_a_rest():
+    waits = [0, AGE / 2, AGE, 100 * AGE]
+    rests = [[rest(waited) for _ in range(1_000)] for waited in waits]
+
+    young, grown, of_age, ancient = (sum(each) / len(each) for each in rests)
+    assert young > grown > of_age > 0
+    assert min(rests[0]) > max(rests[2] + rests[3])
+    assert all(0 < each < 2 * FIRST_REST for each in [*rests[0], *rests[3]])
+    assert abs(of_age - ancient) < LAST_REST / 2
+    assert len(set(rests[3])) > 1, "writers in step would meet again and again"
