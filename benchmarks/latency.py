@@ -1,12 +1,15 @@
-"""How soon does a handler start? From the commit of a message under an idle worker."""
+"""How soon does a handler start? From a commit under an idle worker, beside what a commit takes."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 from subprocess import Popen
 from threading import Event
 
-from django.db import transaction
+from django.db import connection, transaction
 
-from benchmarks.measure import Row, percentiles
+from benchmarks.measure import Row, percentiles, timed
 from benchmarks.processes import running_worker, wait_until
 from django_mqlite.models import Message, Queue
 from django_mqlite.workers import live_workers
@@ -18,8 +21,29 @@ def run() -> list[Row]:
     Queue.objects.create_queue("stamp")
     with running_worker("--queues=stamp", quiet=False) as worker:
         wait_until(lambda: bool(live_workers("default")), worker)
-        spent = [one(worker) for _ in range(TIMES)]
-    return [{"name": f"commit to handler start, {TIMES} times", **percentiles(spent)}]
+        with bare_commits() as commit:
+            both = [(one(worker), commit()) for _ in range(TIMES)]
+    starts, commits = zip(*both, strict=True)
+    return [
+        {"name": f"commit to handler start, {TIMES} times", **percentiles(list(starts))},
+        {"name": "a bare commit at FULL, in turn with them", **percentiles(list(commits))},
+    ]
+
+
+@contextmanager
+def bare_commits() -> Iterator[Callable[[], float]]:
+    """Commits of one small row to a file beside, through the bare driver; each in milliseconds."""
+    name = Path(connection.settings_dict["NAME"]).with_name("bare.sqlite3")
+    with closing(connection.Database.connect(name, isolation_level=None)) as bare:
+        bare.execute("PRAGMA journal_mode = WAL")
+        bare.execute("PRAGMA synchronous = FULL")
+        bare.execute("CREATE TABLE commits (value)")
+
+        def commit() -> float:
+            Event().wait(0.05)
+            return timed(lambda: bare.execute("INSERT INTO commits VALUES (1)"))[0] / 1000
+
+        yield commit
 
 
 def one(worker: Popen[str]) -> float:
