@@ -1,9 +1,16 @@
-"""What does it cost to enqueue, one message per commit and 64? Against the bare statements."""
+"""What does it cost to enqueue, one message per commit and 64? Against the bare statements.
 
-from benchmarks.floor import Floor, at_each_level, repeated
+The bare statement through Django's cursor, without anything of ours, shows what Django takes of it.
+"""
+
+from django.db import connection
+
+from benchmarks.floor import Floor, at_each_level, now_ms, repeated
 from benchmarks.measure import Row, against_floor
 from django_mqlite import enqueue, enqueue_many
 from django_mqlite.models import Queue
+from django_mqlite.store import enqueue as store
+from django_mqlite.types import NewMessage
 
 BODY = b"x" * 256
 BATCH = [BODY] * 64
@@ -23,6 +30,11 @@ def run() -> list[Row]:
         floor.enqueue("enqueue", BODY)
         return 1
 
+    def by_cursor() -> int:
+        new = NewMessage(queue="enqueue", body=BODY, content_type="application/octet-stream")
+        store.enqueue(connection, new, now=now_ms())
+        return 1
+
     def many() -> int:
         return len(enqueue_many("enqueue", BATCH))
 
@@ -36,6 +48,11 @@ def run() -> list[Row]:
             rows += [
                 against_floor(
                     f"1 per commit, {level}", repeated(ones, one), repeated(ones, bare_one)
+                ),
+                against_floor(
+                    f"the same by Django's cursor alone, {level}",
+                    repeated(ones, by_cursor),
+                    repeated(ones, bare_one),
                 ),
                 against_floor(
                     f"64 per commit, {level}", repeated(batches, many), repeated(batches, bare_many)

@@ -32,6 +32,9 @@ NOTHING = dict.fromkeys(
     ("message_id", "correlation_id", "reply_to", "group_id", "subject", "properties")
 )
 
+BareLease = tuple[int, str, str]
+"""Id, token and queue."""
+
 
 class Floor:
     """What the managers do, as little as can be done for it."""
@@ -79,8 +82,22 @@ class Floor:
         with self._transaction():
             self._driver.execute(ENQUEUE_MANY, {**values, "bodies": b"".join(bodies)}).fetchall()
 
-    def claim(self, queue: str, limit: int) -> list[tuple[int, str, str]]:
-        """Id, token and queue of each."""
+    def claim(self, queue: str, limit: int) -> list[BareLease]:
+        with self._transaction():
+            return self._claim(queue, limit)
+
+    def complete(self, leases: list[BareLease]) -> None:
+        with self._transaction():
+            self._complete(leases)
+
+    def exchange(self, leases: list[BareLease], queue: str, limit: int) -> list[BareLease]:
+        """Complete these and claim so many, in one transaction, as a worker does."""
+        with self._transaction():
+            if leases:
+                self._complete(leases)
+            return self._claim(queue, limit)
+
+    def _claim(self, queue: str, limit: int) -> list[BareLease]:
         values = {
             "queue": queue,
             "now": now_ms(),
@@ -89,11 +106,9 @@ class Floor:
             "worker": None,
             "lock_duration": None,
         }
-        with self._transaction():
-            rows = self._driver.execute(CLAIM, values).fetchall()
-        return [(row[0], row[11], row[1]) for row in rows]
+        return [(row[0], row[11], row[1]) for row in self._driver.execute(CLAIM, values).fetchall()]
 
-    def complete(self, leases: list[tuple[int, str, str]]) -> None:
+    def _complete(self, leases: list[BareLease]) -> None:
         now, encoded = now_ms(), json.dumps(leases)
         receipts = {
             "leases": encoded,
@@ -101,9 +116,8 @@ class Floor:
             "arguments": "",
             "expires_at": now + receipt.RECEIPT_LIFE_MS,
         }
-        with self._transaction():
-            done = self._driver.execute(COMPLETE, {"leases": encoded, "now": now}).fetchall()
-            self._driver.execute(WRITE_RECEIPTS, receipts)
+        done = self._driver.execute(COMPLETE, {"leases": encoded, "now": now}).fetchall()
+        self._driver.execute(WRITE_RECEIPTS, receipts)
         if len(done) != len(leases):
             raise RuntimeError(f"{len(leases)} were to be completed, not {len(done)}")
 

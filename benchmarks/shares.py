@@ -1,0 +1,76 @@
+"""Who takes a worker's time: SQLite, Django and the verbs, or the threads?"""
+
+import statistics
+from collections.abc import Callable
+
+from benchmarks.claim_complete import fill
+from benchmarks.floor import Floor, at_each_level
+from benchmarks.measure import Row, timed
+from benchmarks.worker import drain
+from django_mqlite.deliveries import Settlement
+from django_mqlite.models import Message, Queue
+from django_mqlite.types import Completion
+
+ROUNDS = 3
+THREADS = (1, 8, 64)
+CYCLES = {1: 1_000, 8: 400, 64: 80}
+"""How often a round completes and claims so many."""
+
+
+def run() -> list[Row]:
+    """Microseconds for a message; the last three columns add up to what the worker takes."""
+    for queue in ("claim", "noop"):
+        Queue.objects.create_queue(queue)
+    floor = Floor()
+    with at_each_level(floor) as put:
+        return [row(floor, put, level, n) for level in ("FULL", "NORMAL") for n in THREADS]
+
+
+def row(floor: Floor, put: Callable[[str], None], level: str, threads: int) -> Row:
+    spent: dict[str, list[float]] = {"bare": [], "verbs": [], "worker": []}
+    for _ in range(ROUNDS):
+        put("OFF")
+        fill(2 * (CYCLES[threads] + 1) * threads)
+        put(level)
+        spent["bare"].append(bare(floor, threads))
+        spent["verbs"].append(verbs(threads))
+        spent["worker"].append(1e6 / drain(1, threads, level)[0])
+    bare_us, verbs_us, worker_us = (statistics.median(each) for each in spent.values())
+    return {
+        "name": f"1 × {threads}, {level}",
+        "worker, µs": round(worker_us),
+        "SQLite": round(bare_us),
+        "Django and the verbs": round(verbs_us - bare_us),
+        "threads and looks": round(worker_us - verbs_us),
+    }
+
+
+def bare(floor: Floor, threads: int) -> float:
+    """The statements of a worker's transaction through the bare driver."""
+    leases = floor.claim("claim", threads)
+
+    def cycle() -> None:
+        nonlocal leases
+        leases = floor.exchange(leases, "claim", threads)
+
+    spent = per_message(cycle, threads)
+    floor.complete(leases)
+    return spent
+
+
+def verbs(threads: int) -> float:
+    """The same through the manager, in one thread that has nothing else to do."""
+    messages = Message.objects.claim("claim", limit=threads)
+
+    def cycle() -> None:
+        nonlocal messages
+        ended = [Settlement(message=message, outcome=Completion()) for message in messages]
+        _, messages = Message.objects.exchange(ended, ["claim"], limit=threads, worker="shares")
+
+    spent = per_message(cycle, threads)
+    Message.objects.complete_many(messages)
+    return spent
+
+
+def per_message(cycle: Callable[[], None], threads: int) -> float:
+    return statistics.median(timed(cycle)[0] for _ in range(CYCLES[threads])) / threads
