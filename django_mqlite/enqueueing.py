@@ -6,35 +6,11 @@ from typing import Any
 from .exceptions import DuplicateConflict
 from .store.deduplicate import original_of, remember_key
 from .store.enqueue import Stored, enqueue, enqueue_many, needs_look
-from .store.rows import MessageRow
 from .types import NewMessage
 
 CHUNK_ROWS = 1_000
 CHUNK_BYTES = 16 * 1024 * 1024
 """What one statement stores at most: a bound BLOB is copied by the driver."""
-
-
-def new_row(message: NewMessage, stored: Stored, now: int) -> MessageRow:
-    """The row as it was inserted, put together from what is known, without reading it back."""
-    return MessageRow(
-        id=stored.id,
-        queue=message.queue,
-        state=stored.state,
-        priority=message.priority,
-        line=stored.line,
-        visible_at=message.visible_from(now),
-        enqueued_at=now,
-        expires_at=stored.expires_at,
-        max_delivery_count=message.max_delivery_count,
-        message_id=message.message_id,
-        correlation_id=message.correlation_id,
-        reply_to=message.reply_to,
-        group_id=message.group_id,
-        subject=message.subject,
-        content_type=message.content_type,
-        properties=message.properties,
-        body=message.body,
-    )
 
 
 def store_fast(connection: Any, message: NewMessage, *, now: int) -> Stored | None:

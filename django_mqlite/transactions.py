@@ -55,7 +55,7 @@ def after_commit(using: str, act: Callable[[], object]) -> None:
     """
     connection = connections[using]
     if connection.in_atomic_block or connection.get_autocommit():
-        transaction.on_commit(act, using=using, robust=True)
+        connection.on_commit(act, robust=True)
 
 
 LONGEST_GAP = 0.05

@@ -10,7 +10,7 @@ from .. import clock
 from ..conf import get_settings
 from ..doorbell import ring
 from ..drafts import Draft, MessageOptions, draft
-from ..enqueueing import new_row, store_fast, store_many, store_once
+from ..enqueueing import store_fast, store_many, store_once
 from ..exceptions import DuplicateConflict, TopicNotFound
 from ..filters import lets_in, names_of
 from ..names import meant
@@ -19,7 +19,7 @@ from ..store.topics import routes, topic_names
 from ..transactions import after_commit, write_transaction
 from ..types import NewMessage
 from .base import VerbManager
-from .rows import duplicate_of, from_new_row
+from .rows import duplicate_of, from_stored
 
 if TYPE_CHECKING:
     from ..models import Message
@@ -63,8 +63,12 @@ class EnqueueVerbs(VerbManager["Message"]):
         """
         if isinstance(items, str | bytes | Mapping):
             raise TypeError(f"items is a sequence of messages, not one {type(items).__name__}")
-        drafts = [item if isinstance(item, Draft) else Draft(item) for item in items]
-        news = [self._drafted(queue, one.data, {**common, **one.options}) for one in drafts]
+        news = [
+            self._drafted(queue, item.data, {**common, **item.options})
+            if isinstance(item, Draft)
+            else self._drafted(queue, item, common)
+            for item in items
+        ]
         with write_transaction(self.using_alias) as connection:
             now = clock.now_ms()
             stored = store_many(connection, queue, news, now=now)
@@ -113,7 +117,7 @@ class EnqueueVerbs(VerbManager["Message"]):
     def _new(self, new: NewMessage, stored: Stored | int, now: int) -> "Message":
         if isinstance(stored, int):
             return duplicate_of(self.model, self.using_alias, stored, new)
-        return from_new_row(self.model, self.using_alias, new_row(new, stored, now))
+        return from_stored(self.model, self.using_alias, new, stored, now=now)
 
     def _ring_after_commit(self) -> None:
         alias = self.using_alias
