@@ -7,7 +7,7 @@ import psutil
 from benchmarks.measure import Row
 from benchmarks.processes import running_worker, wait_until
 from django_mqlite.models import Queue
-from django_mqlite.workers import live_workers
+from django_mqlite.workers import registered_workers
 
 SECONDS = 30.0
 
@@ -15,7 +15,7 @@ SECONDS = 30.0
 def run() -> list[Row]:
     Queue.objects.create_queue("noop")
     with running_worker("--queues=noop") as worker:
-        wait_until(lambda: bool(live_workers("default")), worker)
+        wait_until(lambda: bool(registered_workers("default")), worker)
         Event().wait(1.0)
         process = psutil.Process(worker.pid)
         used, written = cost(process)

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from benchmarks.measure import Row, percentiles, timed
 from benchmarks.processes import running_worker, wait_until
 from django_mqlite.models import Message, Queue
-from django_mqlite.workers import live_workers
+from django_mqlite.workers import registered_workers
 
 TIMES = 500
 
@@ -20,7 +20,7 @@ TIMES = 500
 def run() -> list[Row]:
     Queue.objects.create_queue("stamp")
     with running_worker("--queues=stamp", quiet=False) as worker:
-        wait_until(lambda: bool(live_workers("default")), worker)
+        wait_until(lambda: bool(registered_workers("default")), worker)
         with bare_commits() as commit:
             both = [(one(worker), commit()) for _ in range(TIMES)]
     starts, commits = zip(*both, strict=True)

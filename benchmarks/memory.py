@@ -5,7 +5,7 @@ import psutil
 from benchmarks.measure import Row
 from benchmarks.processes import running_worker, wait_until
 from django_mqlite.models import Message, Queue
-from django_mqlite.workers import live_workers
+from django_mqlite.workers import registered_workers
 
 MARKS = (1_000, 100_000)
 
@@ -14,7 +14,7 @@ def run() -> list[Row]:
     queue = Queue.objects.create_queue("noop")
     rows, done = [], 0
     with running_worker("--queues=noop", "--threads=8") as worker:
-        wait_until(lambda: bool(live_workers("default")), worker)
+        wait_until(lambda: bool(registered_workers("default")), worker)
         process = psutil.Process(worker.pid)
         for mark in MARKS:
             for start in range(done, mark, 1_000):

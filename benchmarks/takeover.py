@@ -15,7 +15,7 @@ from django.conf import settings
 
 from benchmarks.processes import running_worker, wait_until
 from django_mqlite.models import Message, Queue
-from django_mqlite.workers import live_workers
+from django_mqlite.workers import registered_workers
 
 ROUNDS = int(os.environ.get("MQLITE_BENCHMARK_ROUNDS", "5"))
 TIMES = 20 * ROUNDS
@@ -60,9 +60,9 @@ def taken_over(end: Callable[[Popen[str]], None], *options: str) -> float:
     with running_worker("--queues=starts", "--threads=1", *options) as first:
         message = Message.objects.enqueue("starts", {"seconds": 60})
         started(message.pk, delivery=1)
-        already = len(live_workers("default"))
+        already = len(registered_workers("default"))
         with running_worker("--queues=starts", "--threads=1"):
-            wait_until(lambda: len(live_workers("default")) > already)
+            wait_until(lambda: len(registered_workers("default")) > already)
             ended = time.time_ns()
             end(first)
             spent = started(message.pk, delivery=2) - ended
@@ -80,7 +80,7 @@ def foreign_commits() -> list[float]:
     spent = []
     path = settings.DATABASES["default"]["NAME"]
     with running_worker("--queues=starts"), closing(sqlite3.connect(path)) as program:
-        wait_until(lambda: bool(live_workers("default")))
+        wait_until(lambda: bool(registered_workers("default")))
         for number in range(TIMES):
             Event().wait(0.2 + 0.007 * (number % 15))  # it rests, and not in step with its polls
             with program:
@@ -93,7 +93,7 @@ def foreign_commits() -> list[float]:
 def schedules() -> list[float]:
     spent = []
     with running_worker("--queues=starts"):
-        wait_until(lambda: bool(live_workers("default")))
+        wait_until(lambda: bool(registered_workers("default")))
         for number in range(TIMES):
             message = Message.objects.enqueue("starts", b"", delay=0.3 + 0.007 * (number % 15))
             due = message.visible_at.timestamp() * 1000

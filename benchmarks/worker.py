@@ -12,7 +12,7 @@ from django.db import connection
 from benchmarks.measure import Row, spread
 from benchmarks.processes import running_worker, wait_until
 from django_mqlite.models import Message, Queue
-from django_mqlite.workers import live_workers
+from django_mqlite.workers import registered_workers
 
 BACKLOG = int(os.environ.get("MQLITE_BENCHMARK_BACKLOG", "5000"))
 ROUNDS = 3
@@ -52,7 +52,7 @@ def drain(processes: int, threads: int, synchronous: str) -> tuple[float, float]
     Message.objects.enqueue_many("noop", [b"x" * 256] * BACKLOG)
     options = (f"--threads={threads}", f"--processes={processes}", "--queues=noop")
     with running_worker(*options) as worker:
-        wait_until(lambda: len(live_workers("default")) == processes, worker)
+        wait_until(lambda: len(registered_workers("default")) == processes, worker)
         before = commits()
         began = time.perf_counter()
         queue.resume()

@@ -8,7 +8,7 @@ from .handlers import get_handlers, queues_of_kinds
 from .reasons import Surroundings, reason_for
 from .store import explain as store
 from .types import Explanation, State
-from .workers import live_workers
+from .workers import registered_workers
 
 
 def explain(connection: Any, id: int) -> Explanation:
@@ -20,7 +20,7 @@ def explain(connection: Any, id: int) -> Explanation:
 
 
 def _surroundings(connection: Any, message: store.Situation) -> Surroundings:
-    workers = tuple(live_workers(connection.alias))
+    workers = tuple(registered_workers(connection.alias))
     around = Surroundings(now=clock.now_ms(), workers=workers)
     if message.blocked:
         return around.behind(_head(connection, message))

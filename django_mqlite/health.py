@@ -6,7 +6,7 @@ from . import clock
 from .models import Queue
 from .storage import wal_bytes
 from .types import QueueStats, WorkerRecord
-from .workers import seen_workers
+from .workers import live_workers
 
 RESTART_MS = 15_000
 """So long nobody may serve a queue with messages due: a deployment restarts its workers."""
@@ -33,7 +33,7 @@ def health(using: str, *, max_age_ms: int) -> Health:
     Paused queues are left out: that they wait is somebody's wish.
     """
     now = clock.now_ms()
-    workers = [worker for worker in seen_workers(using) if worker.queues]
+    workers = [worker for worker in live_workers(using) if worker.queues]
     due = [
         queue
         for queue in Queue.objects.db_manager(using).stats()

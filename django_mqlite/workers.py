@@ -24,13 +24,13 @@ SEEN_WITHIN_MS = 60_000
 """A worker writes every 15 s; one that has missed four times does not count."""
 
 
-def seen_workers(using: str) -> list[WorkerRecord]:
-    """Those of live_workers() that have written of late."""
-    since = clock.now_ms() - SEEN_WITHIN_MS
-    return [worker for worker in live_workers(using) if worker.seen_at >= since]
-
-
 def live_workers(using: str) -> list[WorkerRecord]:
+    """Those of registered_workers() that have written of late."""
+    since = clock.now_ms() - SEEN_WITHIN_MS
+    return [worker for worker in registered_workers(using) if worker.seen_at >= since]
+
+
+def registered_workers(using: str) -> list[WorkerRecord]:
     """Every worker that has registered and was not forgotten; see `seen_at` for how alive it is."""
     return [
         _read(worker, facts, seen_at)
@@ -64,7 +64,7 @@ def forget(using: str, worker: str) -> None:
 
 def settled(using: str) -> Tallies:
     """What all workers have counted in the last hour, those that are gone too."""
-    counted = [worker.settled for worker in live_workers(using)]
+    counted = [worker.settled for worker in registered_workers(using)]
     return merged([_of_the_gone(connections[using]), *counted], now=clock.now_ms())
 
 

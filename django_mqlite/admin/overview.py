@@ -13,7 +13,7 @@ from ..fields import EPOCH, moment
 from ..models import Queue
 from ..spoken import length
 from ..types import QueueOverview, State, WorkerRecord
-from ..workers import seen_workers
+from ..workers import live_workers
 from .chart import chart
 from .queue_page import retention
 from .readable import printable
@@ -76,7 +76,7 @@ def overview() -> dict[str, Any]:
             for each in Queue.objects.overview()
             if each.stats.queue in rows
         ],
-        "workers": [_worker_row(each, now=now) for each in seen_workers(Queue.objects.using_alias)],
+        "workers": [_worker_row(each, now=now) for each in live_workers(Queue.objects.using_alias)],
         "as_of": localtime(moment(now) or EPOCH),
     }
 

@@ -19,7 +19,7 @@ from ..store.topics import name_holder
 from ..tallies import last_hour
 from ..transactions import after_commit, write_transaction
 from ..types import QueueConfig, QueueOverview, QueueStats, Tallies, WorkerRecord
-from ..workers import seen_workers, settled
+from ..workers import live_workers, settled
 from .base import VerbManager, must_exist
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class QueueManager(VerbManager["Queue"]):
         and the last 15 seconds may be missing.
         """
         using, now = self.using_alias, clock.now_ms()
-        counted, workers = settled(using), seen_workers(using)
+        counted, workers = settled(using), live_workers(using)
         return [
             _overview(stats, counted, [each for each in workers if stats.queue in each.queues], now)
             for stats in self.stats()

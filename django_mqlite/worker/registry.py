@@ -11,7 +11,7 @@ from ..maintenance import release_worker
 from ..models import Message
 from ..tallies import Tally
 from ..types import WorkerRecord
-from ..workers import forget, live_workers, register
+from ..workers import forget, register, registered_workers
 from .identity import ProcessIdentity, boot_id, this_process
 from .options import WorkerOptions
 from .sweeps import BATCH
@@ -78,7 +78,7 @@ def release_gone(using: str) -> int:
     they are stale: their leases run out by themselves.
     """
     released = 0
-    for record in live_workers(using):
+    for record in registered_workers(using):
         if identity_of(record).is_gone:
             released += release_all(using, record.worker, "its process is gone")
             forget(using, record.worker)
@@ -113,7 +113,7 @@ def other_machine(using: str) -> WorkerRecord | None:
     Told by the kernel's boot id, never by the host's name, which changes with every container.
     """
     fresh = clock.now_ms() - STALE_AFTER_MS
-    for record in live_workers(using):
+    for record in registered_workers(using):
         if record.boot_id != boot_id() and record.seen_at >= fresh:
             return record
     return None

@@ -16,7 +16,7 @@ from multiprocessing.connection import wait
 from django.db import Error, connections
 
 from ..handlers import Handler
-from ..workers import forget, live_workers
+from ..workers import forget, registered_workers
 from .database_file import DatabaseFile
 from .faults import Faults, advice
 from .kept import KeptLeases
@@ -156,7 +156,8 @@ class Supervisor:
     def _has_registered(self, child: Child) -> bool:
         """Whether it came to work; asked of one that has not taken itself off the register."""
         try:
-            return any(record.worker == child.name for record in live_workers(self._options.using))
+            workers = registered_workers(self._options.using)
+            return any(record.worker == child.name for record in workers)
         except Error:
             return False
 

@@ -14,7 +14,7 @@ from django_mqlite.worker import sweeps
 from django_mqlite.worker.faults import FIRST_REST
 from django_mqlite.worker.reaper import GAP, LONE_REST, LONGEST_REST, Reaper
 from django_mqlite.worker.stop import Stop
-from django_mqlite.workers import live_workers
+from django_mqlite.workers import registered_workers
 from tests.support.verbs import enqueue_and_claim, state_of
 
 
@@ -168,7 +168,7 @@ def test_a_lone_reaper_is_on_the_register_while_it_runs(reaper, queue, monkeypat
     seen = []
 
     def wait(seconds):
-        seen.extend(live_workers("default"))
+        seen.extend(registered_workers("default"))
         return True
 
     monkeypatch.setattr(stop, "wait", wait)
@@ -176,7 +176,7 @@ def test_a_lone_reaper_is_on_the_register_while_it_runs(reaper, queue, monkeypat
 
     (record,) = seen
     assert (record.queues, record.slots, record.reaps) == ((), 0, True)
-    assert live_workers("default") == []
+    assert registered_workers("default") == []
 
 
 def test_a_lone_reaper_waits_for_a_database_that_fails(reaper, queue, monkeypatch):

@@ -22,7 +22,7 @@ from django_mqlite.worker.registry import (
     other_machine,
     release_gone,
 )
-from django_mqlite.workers import live_workers, register
+from django_mqlite.workers import register, registered_workers
 from tests.support.verbs import claim_one, row_of, state_of
 from tests.support.waiting import wait_until
 
@@ -79,7 +79,7 @@ def held(queue, **options) -> Message:
 def test_a_worker_says_who_it_is_and_what_it_does(entry, clock):
     entry.refresh(in_flight=2)
 
-    (found,) = live_workers("default")
+    (found,) = registered_workers("default")
     assert found == replace(
         record(worker="w1", queues=("jobs", "more"), slots=3, in_flight=2),
         host=found.host,
@@ -105,7 +105,7 @@ def test_it_takes_itself_off_the_register(entry):
 
     entry.remove()
 
-    assert live_workers("default") == []
+    assert registered_workers("default") == []
 
 
 # Those that are gone
@@ -141,7 +141,7 @@ def test_what_a_process_that_is_gone_held_is_released_at_once(queue):
 
     assert state_of(message) == "active"
     assert "its process is gone" in row_of(message)["errors"][0]["message"]
-    assert live_workers("default") == []
+    assert registered_workers("default") == []
 
 
 @pytest.mark.django_db
@@ -155,7 +155,7 @@ def test_a_live_lease_of_one_that_cannot_be_judged_is_left_alone(queue, facts):
     assert release_gone("default") == 0
 
     assert state_of(message) == "locked"
-    assert [found.worker for found in live_workers("default")] == ["w2"]
+    assert [found.worker for found in registered_workers("default")] == ["w2"]
 
 
 @pytest.mark.django_db
@@ -166,12 +166,12 @@ def test_an_entry_of_another_boot_is_forgotten_when_it_is_stale_and_its_leases_r
     message = held(queue, worker="w2", lock_duration=3_600)
     clock.advance(STALE_AFTER_MS / 1000)
     release_gone("default")
-    assert len(live_workers("default")) == 1
+    assert len(registered_workers("default")) == 1
 
     clock.advance(0.001)
     release_gone("default")
 
-    assert live_workers("default") == []
+    assert registered_workers("default") == []
     assert state_of(message) == "locked"
 
 
@@ -192,15 +192,17 @@ def test_a_killed_worker_is_noticed_by_another_within_two_seconds(database):
     victim = database.start(*ONLY_US)
     wait_until((database.beside / "started.1").exists, "the handler to start")
     other = database.start("--queues=more-jobs").wait_ready()
-    wait_until(lambda: len(live_workers("worker")) == 2, "both to register")
+    wait_until(lambda: len(registered_workers("worker")) == 2, "both to register")
 
     victim.kill()
     wait_until(lambda: database.state(message) == "active", "the release", seconds=2)
 
-    wait_until(lambda: [found.pid for found in live_workers("worker")] == [other.pid], "it to go")
+    wait_until(
+        lambda: [found.pid for found in registered_workers("worker")] == [other.pid], "it to go"
+    )
     other.terminate()
     assert other.ended_well()
-    assert live_workers("worker") == []
+    assert registered_workers("worker") == []
 
 
 # Other machines
@@ -264,9 +266,9 @@ LOOKS = int(os.environ.get("MQLITE_TEST_IDLE_LOOKS", "50"))
 
 def test_an_idle_worker_writes_its_entry_and_nothing_else(database):
     worker = database.start(*ONLY_US).wait_ready()
-    wait_until(lambda: live_workers("worker"), "the registration")
+    wait_until(lambda: registered_workers("worker"), "the registration")
     worker.wait_looks(5)
-    seen = live_workers("worker")[0].seen_at
+    seen = registered_workers("worker")[0].seen_at
 
     with database.other_program() as other:
         wal = database.path.with_name(f"{database.path.name}-wal")
@@ -276,7 +278,7 @@ def test_an_idle_worker_writes_its_entry_and_nothing_else(database):
             worker.wait_looks(5)
             now = other.execute("PRAGMA data_version").fetchone()
             commits, version = commits + (now != version), now
-        seen_then = live_workers("worker")[0].seen_at
+        seen_then = registered_workers("worker")[0].seen_at
 
     assert commits == round((seen_then - seen) / 1000 / WRITE_EVERY)
     assert wal.stat().st_size - size <= commits * 8_500  # two pages with their frames' heads
