@@ -10,7 +10,7 @@ import psutil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """A process, wherever it runs; `started_at` in seconds, as its system counts them."""
+    """A process, wherever it runs; `started_at` in seconds, see _started_at()."""
 
     boot_id: str
     pid_namespace: int
@@ -34,7 +34,7 @@ class ProcessIdentity:
             return True
 
     def _is_another(self, process: psutil.Process) -> bool:
-        return abs(process.create_time() - self.started_at) > 1
+        return abs(_started_at(process) - self.started_at) > 2  # psutil counts in whole seconds
 
 
 def this_process() -> ProcessIdentity:
@@ -48,8 +48,18 @@ def _process(pid: int) -> ProcessIdentity:
         boot_id=boot_id(),
         pid_namespace=pid_namespace(),
         pid=pid,
-        started_at=psutil.Process(pid).create_time(),
+        started_at=_started_at(psutil.Process(pid)),
     )
+
+
+def _started_at(process: psutil.Process) -> float:
+    """Seconds from the boot to its start, or what its system remembers of its start.
+
+    Linux counts from the boot, and psutil adds a boot time that moves whenever the wall clock is
+    set: by that every worker would be taken for another process, and lose its leases.
+    """
+    booted = psutil.boot_time() if psutil.LINUX else 0.0  # first, or old releases remember another
+    return process.create_time() - booted
 
 
 @cache

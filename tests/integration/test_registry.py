@@ -1,8 +1,10 @@
 """Who is at work on the file: told by each worker, believed only of processes that can be seen."""
 
 import os
+import re
 import signal
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -13,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django_mqlite.models import Message
 from django_mqlite.types import WorkerRecord
 from django_mqlite.worker import registry
-from django_mqlite.worker.identity import ProcessIdentity, this_process
+from django_mqlite.worker.identity import ProcessIdentity, _process, this_process
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.registry import (
     STALE_AFTER_MS,
@@ -27,6 +29,7 @@ from tests.support.verbs import claim_one, row_of, state_of
 from tests.support.waiting import wait_until
 
 OTHER_BOOT = "another-boot"
+PARENT = os.getppid()
 ONLY_US = ("--threads=1", "--queues=jobs")
 
 
@@ -111,16 +114,47 @@ def test_it_takes_itself_off_the_register(entry):
 # Those that are gone
 
 
+@pytest.fixture
+def set_clock(tmp_path, monkeypatch):
+    """Sets the clock of the machine forward by so many seconds, as /proc tells of it."""
+
+    def forward(seconds):
+        told = re.sub(
+            r"(?m)^btime (\d+)$",
+            lambda found: f"btime {int(found[1]) + seconds}",
+            Path("/proc/stat").read_text(encoding="ascii"),
+        )
+        (tmp_path / "stat").write_text(told, encoding="ascii")
+        for pid in (PARENT, os.getpid()):
+            (tmp_path / str(pid)).symlink_to(f"/proc/{pid}")
+        monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+
+    return forward
+
+
 def test_a_process_that_lives_is_not_gone():
     assert not this_process().is_gone
+    assert not _process(PARENT).is_gone
+
+
+@pytest.mark.skipif(not psutil.LINUX, reason="NOT TESTED: no /proc")
+@pytest.mark.parametrize("seconds", [-3600, 1, 3600])
+def test_a_process_that_lives_is_not_gone_because_the_clock_was_set(set_clock, seconds):
+    parent = _process(PARENT)
+    before = psutil.Process(PARENT).create_time()
+
+    set_clock(seconds)
+
+    assert psutil.Process(PARENT).create_time() - before == pytest.approx(seconds)
+    assert not parent.is_gone
 
 
 @pytest.mark.parametrize(
     ("facts", "gone"),
     [
-        ({"started_at": 1.0}, True),
-        ({"started_at": 1.0, "boot_id": OTHER_BOOT}, False),
-        ({"started_at": 1.0, "pid_namespace": 1}, False),
+        ({"started_at": -60.0}, True),
+        ({"started_at": -60.0, "boot_id": OTHER_BOOT}, False),
+        ({"started_at": -60.0, "pid_namespace": 1}, False),
         ({"pid": 2**22 + 1}, True),
         ({"pid": 2**22 + 1, "pid_namespace": 1}, False),
     ],
