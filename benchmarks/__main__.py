@@ -99,9 +99,17 @@ def run_all(names: list[str], *, docs: bool, output: Path | None, here: bool) ->
         show(name, results[name]["rows"])
         if docs:
             fill_docs(name, results[name]["rows"])
+        if output:  # after each, so that one that fails takes no other's along
+            output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     print(json.dumps({name: found.get("surroundings") for name, found in results.items()}))
-    if output:
-        output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+
+
+def named(names: list[str], *, compare: bool) -> list[str]:
+    """Each once, in order. All are all but the peers, which need the network."""
+    if "all" in names:
+        names = [*(name for name in scenarios() if name != "peers"), *names]
+    chosen = [*names, "peers"] if compare else names
+    return [name for name in dict.fromkeys(chosen) if name != "all"]
 
 
 def main() -> None:
@@ -120,11 +128,9 @@ def main() -> None:
         for name in scenarios():
             print(f"{name:14} {question(name)}")
     else:
-        names = chosen.names
-        if "all" in names:
-            names = [name for name in scenarios() if name != "peers"]  # they need the network
-        if chosen.compare and "peers" not in names:
-            names = [*names, "peers"]
+        names = named(chosen.names, compare=chosen.compare)
+        if chosen.here and len(names) > 1:
+            parser.error("--here runs one scenario: Django opens one database in a process")
         run_all(names, docs=chosen.docs, output=chosen.output, here=chosen.here)
 
 

@@ -36,8 +36,17 @@ class Peer:
     """The least version of Python."""
 
     @property
+    def home(self) -> Path:
+        return ENVIRONMENTS / f"{self.script}-{self.needs[0]}.{self.needs[1]}"
+
+    @property
     def python(self) -> Path:
-        return ENVIRONMENTS / f"{self.script}-{self.needs[0]}.{self.needs[1]}" / "bin" / "python"
+        return self.home / "bin" / "python"
+
+    @property
+    def installed(self) -> Path:
+        """Says what is installed in there, and is written last."""
+        return self.home / "installed"
 
 
 PEERS = (
@@ -119,19 +128,25 @@ PEERS = (
 
 
 def prepare(peer: Peer) -> str:
-    """Make its virtual environment if there is none yet; why it cannot be measured, else ''."""
-    if peer.python.exists():
+    """Make its virtual environment if there is none yet; why it cannot be measured, else ''.
+
+    One that was left half made, or was made for other packages, is made anew.
+    """
+    wanted = "\n".join(peer.packages)
+    if peer.installed.exists() and peer.installed.read_text(encoding="utf-8") == wanted:
         return ""
     python = next(pythons(peer.needs), None)
     if python is None:
         return f"needs Python {peer.needs[0]}.{peer.needs[1]}, which is not here"
-    home = peer.python.parent.parent
-    subprocess.run([python, "-m", "venv", "--clear", home], check=True)
-    install = [peer.python, "-m", "pip", "install", "--quiet", *peer.packages]
-    done = subprocess.run(install, capture_output=True, text=True, check=False)
-    if done.returncode:
-        peer.python.unlink()
-        return "could not be installed here"
+    for command in (
+        [python, "-m", "venv", "--clear", peer.home],
+        [peer.python, "-m", "pip", "install", "--quiet", *peer.packages],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"{peer.name}:\n{done.stderr[-2000:]}", file=sys.stderr)
+            return "could not be installed here"
+    peer.installed.write_text(wanted, encoding="utf-8")
     return ""
 
 

@@ -1,13 +1,16 @@
 """How fast do others drain no-op jobs on SQLite? Each in a virtual environment of its own."""
 
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from django.db import connection
@@ -130,14 +133,7 @@ def drain_peer(peer: Peer, level: str) -> Drained:
     with TemporaryDirectory(prefix="mqlite-benchmark-peer-") as directory:
         command = [peer.python, SCRIPTS / f"{peer.script}.py", directory, str(jobs), level]
         try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE,
-                check=False,
-                env=environment,
-            )
+            done = run_with_its_workers(command, environment)
         except subprocess.TimeoutExpired:
             print(f"{peer.script} at {level} took too long", file=sys.stderr)
             return Drained(rate=0.0)
@@ -146,3 +142,23 @@ def drain_peer(peer: Peer, level: str) -> Drained:
         print(f"{peer.script} at {level} failed:\n{done.stderr[-2000:]}", file=sys.stderr)
         return Drained(rate=0.0, locked=locked)
     return Drained(rate=float(done.stdout.splitlines()[-1]), locked=locked)
+
+
+def run_with_its_workers(
+    command: list[str | Path], environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """What it has printed. Whatever it has started ends with it, or it would disturb the others."""
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    ) as script:
+        try:
+            output, log = script.communicate(timeout=PATIENCE)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(script.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, script.returncode, output, log)

@@ -1,11 +1,9 @@
 """What the scripts of the Django peers share: a project, its tasks, and a worker that is timed."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 
 PATIENCE = 20.0
 """Seconds without a job that ran, after which the worker is given up."""
@@ -47,7 +45,6 @@ def print_rate(*command):
             [sys.executable, "-m", "django", *command],
             stdout=log,
             stderr=log,
-            start_new_session=True,
         )
         try:
             first = wait_until(1)
@@ -75,10 +72,10 @@ def wait_until(count):
 
 
 def end(worker):
-    """Ask it, then kill it with its children."""
+    """Ask it, then kill it; whoever runs the script kills what the worker has left behind."""
     worker.terminate()
-    with suppress(subprocess.TimeoutExpired):
+    try:
         worker.wait(10)
-    with suppress(ProcessLookupError):
-        os.killpg(worker.pid, signal.SIGKILL)
-    worker.wait()
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        worker.wait()
