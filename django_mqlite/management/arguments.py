@@ -2,9 +2,13 @@
 
 import math
 from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Mapping
+from typing import Any
 
+from django.core.management.base import CommandError
 from django.db import connections
 
+from django_mqlite.content import encode_text
 from django_mqlite.types import MAX_INTEGER
 
 
@@ -39,6 +43,16 @@ def seconds(text: str) -> float:
     if not 0 <= value < math.inf:
         raise ArgumentTypeError(f"{text!r} is no length of time")
     return value
+
+
+def check_text(options: Mapping[str, Any]) -> None:
+    """CommandError for bytes on the command line that are no text: nothing can be called so."""
+    for value in options.values():
+        if isinstance(value, str):
+            try:
+                encode_text(value, "an argument")
+            except ValueError as error:
+                raise CommandError(str(error)) from error
 
 
 def add_database(parser: ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from django_mqlite.management.arguments import add_database
+from django_mqlite.management.arguments import add_database, check_text
 from django_mqlite.management.inspection import SUBCOMMANDS
 from django_mqlite.management.inspection.errors import told_clearly
 from django_mqlite.management.inspection.output import Output
@@ -32,6 +32,7 @@ class Command(BaseCommand):
             as_json=options["json"],
             color=not options["no_color"],
         )
+        check_text(options)
         with told_clearly():
             SUBCOMMANDS[options["subcommand"]].run(options, output)
 

@@ -34,11 +34,13 @@ def sequence_number(messages: MessageManager, said: str) -> int:
             return count(said)
         except ArgumentTypeError as error:
             raise CommandError(str(error)) from error
-    found = messages.using(messages.using_alias).filter(message_id=said).only("queue")[:MOST_NAMED]
+    same = messages.using(messages.using_alias).filter(message_id=said)
+    found = same.only("queue")[: MOST_NAMED + 1]
     if len(found) == 1:
         return found[0].pk
     if found:
-        named = ", ".join(map(str, found))
+        more = ", …" if len(found) > MOST_NAMED else ""
+        named = ", ".join(map(str, found[:MOST_NAMED])) + more
         raise CommandError(f"Several messages have the message id {said!r}: {named}. Name one so.")
     raise CommandError(
         f"No message has the message id {said!r} any more, if one had it. What became of one that "

@@ -52,6 +52,15 @@ def test_a_bad_argument_is_named(queue, arguments, said):
     assert state_of(letter) == "dead_lettered"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("why",), ("show",), ("peek",), ("list",), ("list", "--search"), ("enqueue", "jobs")],
+)
+def test_bytes_that_are_no_text_are_told(queue, arguments):
+    with pytest.raises(CommandError, match="an argument has a lone surrogate and is not text"):
+        mqlite(*arguments, os.fsdecode(b"order-\xff"))
+
+
 @pytest.mark.parametrize("command", [("peek",), ("redrive",), ("purge", "--all", "--yes")])
 def test_an_unknown_queue_is_named_with_a_guess(queue, command):
     name, *rest = command

@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_mqlite.management.inspection import live, tail
+from django_mqlite.management.inspection import by_id, live, tail
 from django_mqlite.models import DeadLetter, Message, Queue
 from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim
 
@@ -173,6 +173,16 @@ def test_a_message_id_that_several_have_names_none_of_them(queue, make_queue, co
 
     with pytest.raises(CommandError, match=f"#{first.pk} of jobs, #{second.pk} of mails"):
         mqlite(command, "order-17")
+
+
+def test_of_many_that_have_the_message_id_the_first_are_named(make_queue, monkeypatch):
+    monkeypatch.setattr(by_id, "MOST_NAMED", 2)
+    for name in ("a", "b", "c"):
+        make_queue(name)
+        Message.objects.enqueue(name, 1, message_id="order-17")
+
+    with pytest.raises(CommandError, match=r"#1 of a, #2 of b, …\. Name one so"):
+        mqlite("why", "order-17")
 
 
 def test_a_message_without_a_lease_is_shown_without_one(queue):
