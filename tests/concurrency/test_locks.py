@@ -1,11 +1,12 @@
 """No verb leaves a transaction open behind it, so another writer gets in between any two."""
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 
 from django_mqlite import QueueNotFound, enqueue
 from django_mqlite.clock import use_clock
 from django_mqlite.models import DeadLetter, Message, Queue
+from django_mqlite.transactions import write_transaction
 from tests.support.transactions import another_connection, another_writer_gets_in
 from tests.support.verbs import activate, claim_one, dead_letter, enqueue_and_claim, reap
 
@@ -155,3 +156,32 @@ def test_our_own_transaction_begins_immediate_whatever_the_projects_mode(busy, m
     assert set(begins) <= {"BEGIN IMMEDIATE"}
     assert len(begins) == 3
     assert connection.transaction_mode == mode
+
+
+@pytest.mark.parametrize("mode", ["DEFERRED", "EXCLUSIVE", None])
+def test_the_projects_mode_is_back_after_a_transaction_of_ours_whatever_ended_it(
+    busy, monkeypatch, mode
+):
+    monkeypatch.setattr(connections["default"], "transaction_mode", mode)
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        write_transaction("default"),
+        write_transaction("default"),
+    ):
+        raise KeyboardInterrupt
+    with (
+        connection.execute_wrapper(refuse),
+        pytest.raises(OperationalError),
+        write_transaction("default"),
+    ):
+        raise AssertionError("begun all the same")
+
+    assert connection.transaction_mode == mode
+
+
+def refuse(execute, sql, *arguments):
+    """Somebody else keeps the write lock for longer than anybody waits."""
+    if sql.startswith("BEGIN"):
+        raise OperationalError("database is locked")
+    return execute(sql, *arguments)
