@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
+import ctypes
 import importlib
 import logging
 import multiprocessing
 import os
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,15 @@ def begin(message: Message) -> dict[str, Any]:
     return steps
 
 
-@handler("regex")
-def match_slowly(message: Message) -> None:
-    """The engine of `re` keeps the interpreter's lock until it has tried everything; once."""
+@handler("holds")
+def hold_the_interpreter(message: Message) -> None:
+    """A function in C that keeps the interpreter's lock so many whole seconds; once.
+
+    As a regular expression does that tries everything, but whatever the speed of the machine.
+    """
     steps = begin(message)
     if message.delivery_count == 1:
-        re.match(r"(a+)+$", "a" * steps["length"] + "b")
+        ctypes.PyDLL(None).sleep(steps["seconds"])
     Effect.objects.create(
         message=message.pk,
         queue=message.queue,
