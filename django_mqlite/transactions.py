@@ -21,7 +21,7 @@ def write_transaction(using: str) -> Iterator[Any]:
 
     Yields the connection. Sample the time inside. Within the caller's transaction the block is a
     savepoint of it, durable with its commit and undone with its rollback. Raises
-    SchemaVersionMismatch for the tables of a newer release.
+    SchemaVersionMismatch for tables that this code is too old for.
     """
     connection: Any = connections[using]
     check_schema(connection)
