@@ -7,9 +7,9 @@ from django.db import connection, transaction
 from benchmarks.handlers import nothing
 from benchmarks.measure import Figure, as_rows, figure, timed
 from django_mqlite import clock
+from django_mqlite.content import TASK
 from django_mqlite.models import Message, Queue
 from django_mqlite.task_backend import Call
-from django_mqlite.task_facts import TASK
 
 FINISHED = 250_000
 READY = 10

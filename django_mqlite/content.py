@@ -7,6 +7,8 @@ from typing import Any
 BYTES = "application/octet-stream"
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
+TASK = "application/vnd.django-mqlite.task+json"
+"""A call of a task; its subject is the path of the function."""
 
 
 def encode(data: Any) -> tuple[bytes, str]:

@@ -63,7 +63,9 @@ class PriorityRefused(MqliteError):
 
 
 class DuplicateConflict(MqliteError):
-    """The key was used within the queue's window for another body: one of the two is a mistake.
+    """The key was used within the queue's window for other data: one of the two is a mistake.
+
+    The data is the body with its content type, and of a task the function too.
 
     `original` is the id of the message that was stored under the key.
     """
@@ -73,7 +75,7 @@ class DuplicateConflict(MqliteError):
         self.message_id = message_id
         self.original = original
         super().__init__(
-            f"Queue {queue!r} has seen message_id {message_id!r} with another body, as message "
+            f"Queue {queue!r} has seen message_id {message_id!r} with other data, as message "
             f"#{original}. Use a message_id of its own for each message."
         )
 

@@ -11,7 +11,7 @@ class Dedup(models.Model):
     pk = models.CompositePrimaryKey("queue", "key")
     queue = models.TextField()
     key = models.TextField()
-    body_sha256 = models.TextField()
+    data_sha256 = models.TextField()
     message = models.BigIntegerField()
     expires_at = EpochMillisecondsField()
 

@@ -17,9 +17,6 @@ from .types import State
 if TYPE_CHECKING:
     from .models import Message
 
-TASK = "application/vnd.django-mqlite.task+json"
-"""The content type of a message that is a task."""
-
 FORGOTTEN = "?"
 """In the place of a worker of which nothing is known any more."""
 
@@ -93,7 +90,7 @@ class TaskFacts:
 
 def is_task(message: "Message") -> bool:
     """Whether task_facts() has something to say of it."""
-    return message.content_type == TASK
+    return message.content_type == content.TASK
 
 
 def task_facts(message: "Message") -> TaskFacts:

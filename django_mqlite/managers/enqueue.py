@@ -58,7 +58,7 @@ class EnqueueVerbs(VerbManager["Message"]):
         """Put many messages into `queue`, all of them or none, ids in the order given.
 
         Each item is the data of a message, or a Draft with options of its own over `common`. With a
-        deduplication window a key that is used with another body does not stop the rest: its slot
+        deduplication window a key that is used with other data does not stop the rest: its slot
         of the answer is the DuplicateConflict. Raises what enqueue() raises.
         """
         if isinstance(items, str | bytes | Mapping):

@@ -31,7 +31,7 @@ STATE = [
             ),
             ("queue", models.TextField()),
             ("key", models.TextField()),
-            ("body_sha256", models.TextField()),
+            ("data_sha256", models.TextField()),
             ("message", models.BigIntegerField()),
             ("expires_at", django_mqlite.fields.EpochMillisecondsField()),
         ],

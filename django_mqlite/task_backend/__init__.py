@@ -5,8 +5,8 @@ Called task_backend and not tasks, because modules named tasks are searched for 
 
 from django.utils.module_loading import autodiscover_modules
 
+from ..content import TASK
 from ..handlers import Kind, register_kind
-from ..task_facts import TASK
 from .backend import MqliteBackend
 from .compat import task_backends
 from .configuration import served_queues

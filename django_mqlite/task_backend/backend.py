@@ -13,9 +13,10 @@ from django.core.checks import CheckMessage
 from django.utils import timezone
 
 from ..conf import get_settings
+from ..content import TASK
 from ..drafts import Draft, MessageOptions
 from ..exceptions import DuplicateConflict
-from ..task_facts import TASK, task_facts
+from ..task_facts import task_facts
 from ..transactions import after_commit
 from .codec import encoded_call
 from .compat import (

@@ -9,7 +9,8 @@ from django.apps import apps
 from django.db import connections
 
 from .. import signals as messages
-from ..task_facts import TASK, NotATask
+from ..content import TASK
+from ..task_facts import NotATask
 from .compat import signals
 from .errors import UnknownTask
 from .results import result_of

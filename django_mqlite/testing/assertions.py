@@ -5,9 +5,10 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from ..content import TASK
 from ..exceptions import QueueNotFound
 from ..models import Message, Queue
-from ..task_facts import TASK, task_facts
+from ..task_facts import task_facts
 from ..types import State
 
 ANYTHING: Any = object()

@@ -7,6 +7,7 @@ import pytest
 from django.db import connection
 
 from django_mqlite import enqueue
+from django_mqlite.content import TASK
 from django_mqlite.maintenance import (
     activate_due,
     expire,
@@ -15,7 +16,6 @@ from django_mqlite.maintenance import (
     release_expired,
 )
 from django_mqlite.models import Message
-from django_mqlite.task_facts import TASK
 from django_mqlite.types import Completion
 from tests.support.verbs import claim_one, enqueue_and_claim
 

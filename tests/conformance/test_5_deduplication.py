@@ -42,16 +42,52 @@ def test_without_a_window_nothing_is_a_duplicate(clock, queue):
 
 
 @pytest.mark.rule("5.1")
-def test_the_key_is_the_message_id_else_the_body(window):
+def test_the_key_is_the_message_id_else_the_data(window):
     with_id = enqueue("jobs", "same", message_id="m")
     with_another = enqueue("jobs", "same", message_id="n")
     without = enqueue("jobs", "same")
-    other_body = enqueue("jobs", "other")
+    other_data = enqueue("jobs", "other")
 
-    assert stored() == [with_id.pk, with_another.pk, without.pk, other_body.pk]
+    assert stored() == [with_id.pk, with_another.pk, without.pk, other_data.pk]
     assert enqueue("jobs", "same").pk == without.pk
-    assert enqueue("jobs", b"other").pk == other_body.pk
     assert len(stored()) == 4
+
+
+SAME_BYTES = pytest.mark.parametrize(
+    ("data", "other"),
+    [(1, "1"), (True, "true"), (None, "null"), ({"a": 1}, '{"a":1}'), ("", b""), (1, b"1")],
+    ids=str,
+)
+"""What is the same on the wire, and not the same data."""
+
+
+@pytest.mark.rule("5.1")
+@SAME_BYTES
+@pytest.mark.parametrize("at_once", [False, True], ids=["enqueue", "enqueue_many"])
+def test_the_same_bytes_of_another_type_are_other_data(window, data, other, at_once):
+    if at_once:
+        first, second = enqueue_many("jobs", [data, other])
+    else:
+        first, second = enqueue("jobs", data), enqueue("jobs", other)
+
+    assert stored() == [first.pk, second.pk]
+    assert [message.data for message in Message.objects.claim("jobs", limit=9)] == [data, other]
+    assert [enqueue("jobs", again).pk for again in (data, other)] == [first.pk, second.pk]
+
+
+@pytest.mark.rule("5.1")
+def test_a_content_type_that_is_given_is_compared_like_one_that_is_known(window):
+    known = enqueue("jobs", {"a": 1})
+
+    assert enqueue("jobs", b'{"a":1}', content_type="application/json").pk == known.pk
+    assert enqueue("jobs", {"a": 1}, content_type="application/vnd.order+json").pk > known.pk
+
+
+@pytest.mark.rule("5.1")
+def test_subject_and_group_are_no_part_of_the_key(window):
+    original = enqueue("jobs", "a", subject="placed", group_id="7")
+
+    assert enqueue("jobs", "a", subject="paid", group_id="8").pk == original.pk
 
 
 @pytest.mark.rule("5.1")
@@ -104,6 +140,15 @@ def test_the_same_key_with_another_body_is_a_conflict(window):
     error = caught.value
     assert (error.queue, error.message_id, error.original) == ("jobs", "m", original.pk)
     assert stored() == [original.pk]
+
+
+@pytest.mark.rule("5.3")
+@SAME_BYTES
+def test_the_same_key_with_the_same_bytes_of_another_type_is_a_conflict(window, data, other):
+    enqueue("jobs", data, message_id="m")
+
+    with pytest.raises(DuplicateConflict):
+        enqueue("jobs", other, message_id="m")
 
 
 @pytest.mark.rule("5.3")

@@ -11,7 +11,7 @@ CREATE TABLE mqlite_access_keys (
 CREATE TABLE mqlite_dedup (
     queue       TEXT    NOT NULL REFERENCES mqlite_queues (name) ON DELETE CASCADE,
     key         TEXT    NOT NULL,
-    body_sha256 TEXT    NOT NULL,
+    data_sha256 TEXT    NOT NULL,
     message     INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL,
     PRIMARY KEY (queue, key)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from django_mqlite.content import TASK
 from django_mqlite.models import DeadLetter, Message
-from django_mqlite.task_facts import TASK
 from django_mqlite.testing import drain
 from tests.integration.tasks import calls
 

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_mqlite import DuplicateConflict, maintenance
+from django_mqlite import DuplicateConflict, enqueue, maintenance
 from django_mqlite.models import Message, Queue
 from django_mqlite.task_backend import Call, MqliteTask, task_options
 from django_mqlite.task_backend.compat import (
@@ -261,6 +261,23 @@ def test_the_same_id_for_another_call_is_a_conflict(unique_queue):
 
     with pytest.raises(DuplicateConflict):
         calls.note.using(message_id="a").enqueue(2)
+
+
+def test_the_same_id_for_another_task_is_a_conflict(unique_queue, run_all):
+    first = calls.note.using(message_id="a").enqueue()
+
+    with pytest.raises(DuplicateConflict, match="'a' with other data"):
+        calls.meaning_of_life.using(message_id="a").enqueue()
+
+    assert calls.note.using(message_id="a").enqueue().id == first.id
+    assert run_all() == 1
+
+
+def test_the_same_id_for_a_message_is_a_conflict(unique_queue):
+    calls.note.using(message_id="a").enqueue()
+
+    with pytest.raises(DuplicateConflict):
+        enqueue("default", {"args": [], "kwargs": {}}, message_id="a")
 
 
 def test_a_repeat_may_ask_for_another_time(unique_queue):

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
+from django_mqlite.content import TASK
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.task_backend import UnknownTask
 from django_mqlite.task_backend.compat import signals
-from django_mqlite.task_facts import TASK
 from tests.support.verbs import claim_one
 from tests.support.waiting import wait_until
 
