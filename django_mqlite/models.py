@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from . import content
 from .durations import Duration, milliseconds
 from .exceptions import LockLost
-from .fields import EpochMillisecondsField
+from .fields import EpochMillisecondsField, epoch_ms
 from .leases import fingerprint
 from .managers import DeadLetterManager, MessageManager, QueueManager, SubscriptionManager
 from .records import AccessKey, Dedup, MetaEntry, ReceiveAttempt, SettlementReceipt
@@ -156,6 +156,15 @@ class Message(models.Model):
 
     duplicate = False
     """Whether enqueue() has found the message in its queue's window instead of storing it."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """The key to give to services that you call: one for each message, and never another's.
+
+        The same for every delivery and after a redrive in place. The id alone would not do: after
+        a restore from a backup it is given again, to another message.
+        """
+        return f"{self.pk}-{epoch_ms(self.enqueued_at)}"
 
     @property
     def data(self) -> Any:
