@@ -16,7 +16,10 @@ from .types import OrderingMode, QueueConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The MQLITE setting, checked. `database` None follows the routers; -1 is no bound."""
+    """The MQLITE setting, checked. `database` None follows the routers; -1 is no bound.
+
+    `handlers` None is the `handlers` module of each installed app.
+    """
 
     queues: Mapping[str, QueueConfig] = field(default_factory=dict)
     max_body_bytes: int = 1024 * 1024
@@ -24,6 +27,7 @@ class Settings:
     dlq_max_count: int = -1
     dlq_max_bytes: int = -1
     database: str | None = None
+    handlers: tuple[str, ...] | None = None
 
 
 def get_settings() -> Settings:
@@ -34,15 +38,13 @@ def get_settings() -> Settings:
 @cache
 def _read() -> Settings:
     raw = getattr(settings, "MQLITE", {})
-    _only_known(raw, {"QUEUES", "DATABASE", *SETTING_OPTIONS}, "MQLITE")
+    _only_known(raw, {"QUEUES", *SETTING_OPTIONS}, "MQLITE")
     values: dict[str, Any] = {}
     if "QUEUES" in raw:
         values["queues"] = _queues(raw["QUEUES"])
     for name, (attribute, read) in SETTING_OPTIONS.items():
         if name in raw:
             values[attribute] = read(raw[name], f"MQLITE[{name!r}]")
-    if "DATABASE" in raw:
-        values["database"] = _alias(raw["DATABASE"])
     return Settings(**values)
 
 
@@ -61,10 +63,25 @@ def _queue_name(name: Any) -> str:
         raise ImproperlyConfigured(f"MQLITE['QUEUES']: {error}") from error
 
 
-def _alias(value: Any) -> str | None:
+def _alias(value: Any, where: str) -> str | None:
     if value is not None and not (isinstance(value, str) and value):
-        raise ImproperlyConfigured(f"MQLITE['DATABASE'] is an alias of DATABASES, not {value!r}")
+        raise ImproperlyConfigured(f"{where} is an alias of DATABASES, not {value!r}")
     return value
+
+
+def _modules(value: Any, where: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or not all(map(_is_module_path, value)):
+        raise ImproperlyConfigured(
+            f"{where} is a list of modules such as 'shop.handlers', or None for the "
+            f"`handlers` module of each installed app, not {value!r}"
+        )
+    return tuple(value)
+
+
+def _is_module_path(value: Any) -> bool:
+    return isinstance(value, str) and all(part.isidentifier() for part in value.split("."))
 
 
 def queue_config(options: Mapping[str, Any], where: str, *, kind: str = "queue") -> QueueConfig:
@@ -141,6 +158,8 @@ QUEUE_OPTIONS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
 
 
 SETTING_OPTIONS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
+    "DATABASE": ("database", _alias),
+    "HANDLERS": ("handlers", _modules),
     "MAX_BODY_BYTES": ("max_body_bytes", _count),
     "DLQ_MAX_AGE": ("dlq_max_age_ms", _bound(_duration(1))),
     "DLQ_MAX_COUNT": ("dlq_max_count", _bound(_count)),

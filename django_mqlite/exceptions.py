@@ -136,8 +136,13 @@ class NoHandler(MqliteError):
         self.queue = queue
         super().__init__(
             f"Queue {queue!r} has no handler for a message of type {content_type}. Write one with "
-            f"@handler({queue!r}) in the `handlers` module of an installed app."
+            f"@handler({queue!r}) in the `handlers` module of an installed app or one of "
+            "MQLITE['HANDLERS']."
         )
+
+
+class HandlersNotImported(MqliteError):
+    """A module of handlers raises an error when it is imported, so no worker can start."""
 
 
 class DeliveryFailed(MqliteError):

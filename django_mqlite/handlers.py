@@ -1,21 +1,36 @@
 """Which function handles which message: by its queue, or by its kind."""
 
 import inspect
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
-from django.utils.module_loading import autodiscover_modules
+from django.utils.module_loading import module_has_submodule
 
+from .conf import get_settings
 from .durations import Duration, milliseconds
-from .exceptions import NoHandler
+from .exceptions import HandlersNotImported, NoHandler
 
 if TYPE_CHECKING:
     from .models import Message
 
 HandlerFunction = Callable[["Message"], Awaitable[object] | object]
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Place(NamedTuple):
+    """The line that registered a handler, and the execution of the module that it belongs to."""
+
+    file: str
+    line: int
+    execution: object
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +41,7 @@ class Handler:
     function: HandlerFunction
     atomic: bool = False
     max_runtime_ms: int | None = None
+    place: Place | None = field(default=None, compare=False, repr=False)
     is_async: bool = field(init=False)
     """Whether it runs in the process's event loop instead of a thread; asked for each message."""
 
@@ -68,14 +84,21 @@ def handler(
         max_runtime_ms = milliseconds(max_runtime, "max_runtime", least=1)
 
     def register(function: F) -> F:
-        new = Handler(queue=queue, function=function, atomic=atomic, max_runtime_ms=max_runtime_ms)
+        new = Handler(
+            queue=queue,
+            function=function,
+            atomic=atomic,
+            max_runtime_ms=max_runtime_ms,
+            place=_registering_place(),
+        )
         if new.is_async and atomic:
             raise ImproperlyConfigured(f"{new.path} is async, and Django has no async transactions")
         old = _handlers.get(queue)
-        if old is not None and old.path != new.path:
+        if old is not None and not _replaces(new, old):
             raise ImproperlyConfigured(
-                f"Queue {queue!r} has two handlers, {old.path} and {new.path}. To have several "
-                "react to one event, publish it to a topic with a subscription for each."
+                f"Queue {queue!r} has two handlers, {old.path} ({old.place}) and {new.path} "
+                f"({new.place}). To have several react to one event, publish it to a topic with a "
+                "subscription for each."
             )
         _handlers[queue] = new
         return function
@@ -83,15 +106,84 @@ def handler(
     return register
 
 
-def get_handlers() -> Mapping[str, Handler]:
-    """Every handler by queue, after importing each installed app's `handlers` module.
+def _registering_place() -> Place:
+    """The line of the module that is being imported, whatever decorators stand in between.
 
-    The modules that messages of other kinds need are imported as well.
+    Each import and each reload of a module gives it a spec of its own.
     """
-    autodiscover_modules("handlers")
+    caller: Any = inspect.currentframe().f_back.f_back  # type: ignore[union-attr]
+    frame = caller
+    while frame and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    if frame is None or not _is_imported(frame.f_globals):
+        frame = caller
+    execution = frame.f_globals.get("__spec__") or frame.f_globals
+    return Place(frame.f_code.co_filename, frame.f_lineno, execution)
+
+
+def _is_imported(module: Mapping[str, Any]) -> bool:
+    """Not so are the program itself and text that is executed: all later calls are beneath them."""
+    return bool(module.get("__spec__")) and module.get("__name__") != "__main__"
+
+
+def _replaces(new: Handler, old: Handler) -> bool:
+    """Whether this is the old handler again: the same function, or its module is imported again.
+
+    The path alone does not tell: functions behind one decorator share the path of its wrapper.
+    """
+    if new.function is old.function:
+        return True
+    executions = {id(handler.place and handler.place.execution) for handler in (new, old)}
+    return new.path == old.path and len(executions) > 1
+
+
+def get_handlers() -> Mapping[str, Handler]:
+    """Return every handler by queue, after importing the modules of MQLITE['HANDLERS'].
+
+    By default those are each installed app's `handlers` module. The modules that messages of other
+    kinds need are imported as well. Raises HandlersNotImported.
+    """
+    named = get_settings().handlers
+    import_modules(modules_of_apps("handlers") if named is None else named)
     for kind in _kinds.values():
         kind.discover()
     return dict(_handlers)
+
+
+def modules_of_apps(name: str) -> list[str]:
+    """The modules of this name in the installed apps."""
+    return [
+        f"{app.name}.{name}"
+        for app in apps.get_app_configs()
+        if app.module is not None and module_has_submodule(app.module, name)
+    ]
+
+
+def import_modules(modules: Iterable[str]) -> None:
+    """Import them, or raise HandlersNotImported with the app, the file and the line."""
+    for module in modules:
+        try:
+            import_module(module)
+        except (Exception, SystemExit) as error:  # a module of that name may be a script
+            raise HandlersNotImported(_cause(module, error)) from error
+
+
+def _cause(module: str, error: BaseException) -> str:
+    app = apps.get_containing_app_config(module)
+    of_app = f" of app {app.label!r}" if app else ""
+    place = _failing_line(module, error)
+    at = f" at {place}" if place else ""
+    return f"Module {module!r}{of_app} cannot be imported: {type(error).__name__}{at}: {error}"
+
+
+def _failing_line(module: str, error: BaseException) -> str | None:
+    """The line of the module that failed; a syntax error in it has run none."""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_globals.get("__name__") == module:
+            return f"{frame.f_code.co_filename}, line {line}"
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}"
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

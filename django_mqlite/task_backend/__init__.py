@@ -3,10 +3,8 @@
 Called task_backend and not tasks, because modules named tasks are searched for by other queues.
 """
 
-from django.utils.module_loading import autodiscover_modules
-
 from ..content import TASK
-from ..handlers import Kind, register_kind
+from ..handlers import Kind, import_modules, modules_of_apps, register_kind
 from .backend import MqliteBackend
 from .compat import task_backends
 from .configuration import served_queues
@@ -37,7 +35,7 @@ def queues() -> set[str]:
 
 def discover() -> None:
     """Import each installed app's `tasks` module, so that a broken one is told when work begins."""
-    autodiscover_modules("tasks")
+    import_modules(modules_of_apps("tasks"))
 
 
 register_kind(Kind(content_type=TASK, handler_of=handler_of, queues=queues, discover=discover))

@@ -47,13 +47,14 @@ def served_queues(
         if queue not in handled:
             raise NotReady(
                 f"Queue {queue!r} has no handler. Write one with @handler({queue!r}) in the "
-                "`handlers` module of an installed app, name the queue in the QUEUES of a tasks "
-                "backend in TASKS, or leave it out."
+                "`handlers` module of an installed app or one of MQLITE['HANDLERS'], name the "
+                "queue in the QUEUES of a tasks backend in TASKS, or leave it out."
             )
     if not queues:
         raise NotReady(
             "There is nothing to serve: no handler is registered for any queue that is left. "
-            "Write one with @handler('queue') in the `handlers` module of an installed app."
+            "Write one with @handler('queue') in the `handlers` module of an installed app or one "
+            "of MQLITE['HANDLERS']."
         )
     return queues
 

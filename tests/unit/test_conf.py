@@ -56,6 +56,22 @@ def test_every_option_arrives_in_milliseconds():
     assert (settings.max_body_bytes, settings.database) == (10, "queue")
 
 
+@pytest.mark.parametrize(
+    ("value", "modules"),
+    [(["shop.handlers"], ("shop.handlers",)), ((), ()), ([], ()), (None, None)],
+    ids=str,
+)
+def test_the_modules_with_handlers_are_named_or_none_or_every_apps(value, modules):
+    assert settings_of({"HANDLERS": value}).handlers == modules
+    assert settings_of({}).handlers is None
+
+
+@pytest.mark.parametrize("value", ["shop.handlers", [7], [""], ["shop/handlers.py"], False])
+def test_modules_with_handlers_are_a_list_of_paths(value):
+    with pytest.raises(ImproperlyConfigured, match=r"MQLITE\['HANDLERS'\] is a list of modules"):
+        settings_of({"HANDLERS": value})
+
+
 def test_a_changed_setting_is_read_again_and_an_unchanged_one_is_not():
     with override_settings(MQLITE={"MAX_BODY_BYTES": 10}):
         first = get_settings()

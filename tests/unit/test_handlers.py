@@ -1,12 +1,15 @@
 """Which function handles which queue."""
 
+import importlib
+import re
+import sys
 from types import SimpleNamespace
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from django_mqlite import handler, handlers
-from django_mqlite.exceptions import NoHandler
+from django_mqlite.exceptions import HandlersNotImported, NoHandler
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +41,10 @@ def test_a_second_handler_for_a_queue_is_refused_with_both_paths():
     @handler("orders")
     def first(message): ...
 
-    with pytest.raises(ImproperlyConfigured, match=r"two handlers, .*first and .*second"):
+    with pytest.raises(
+        ImproperlyConfigured,
+        match=r"two handlers, .*first \(.*test_handlers\.py, line \d+\) and .*second \(",
+    ):
 
         @handler("orders")
         def second(message): ...
@@ -46,17 +52,169 @@ def test_a_second_handler_for_a_queue_is_refused_with_both_paths():
     assert handlers.get_handlers()["orders"].function is first
 
 
-def test_the_same_function_imported_again_takes_its_own_place():
-    def define():
-        @handler("orders")
-        def on_order(message): ...
+DECORATORS = """
+from functools import partial, wraps
+from django_mqlite import handler
 
-        return on_order
+def plain(function):
+    def inner(message):
+        return function(message)
+    return inner
 
-    define()
-    again = define()
+def in_async(function):
+    async def inner(message):
+        return function(message)
+    return inner
 
-    assert handlers.get_handlers()["orders"].function is again
+def named(function):
+    return wraps(function)(lambda message: function(message))
+
+def registered(function):
+    return handler("orders")(plain(function))
+
+class Object:
+    def __init__(self, function):
+        self.function = function
+    def __call__(self, message):
+        return self.function(message)
+"""
+
+
+@pytest.fixture
+def write_module(tmp_path, monkeypatch):
+    """Write a module that can be imported until the test ends; the number of its lines."""
+    monkeypatch.syspath_prepend(tmp_path)
+    written = []
+
+    def write(name, text):
+        written.append(name)
+        (tmp_path / f"{name}.py").write_text(text)
+        importlib.invalidate_caches()
+
+    yield write
+    for name in written:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def decorators(write_module):
+    write_module("some_decorators", DECORATORS)
+
+
+@pytest.mark.usefixtures("decorators")
+@pytest.mark.parametrize("decorator", ["plain", "in_async", "Object", "partial"])
+@pytest.mark.parametrize("names", [("first", "second"), ("same", "same")], ids="-".join)
+def test_two_handlers_behind_one_decorator_are_two_and_both_are_named(
+    write_module, decorator, names
+):
+    text = "from some_decorators import *\n"
+    for name in names:
+        text += f"@handler('orders')\n@{decorator}\ndef {name}(message): ...\n"
+    write_module("two_handlers", text)
+
+    with pytest.raises(ImproperlyConfigured) as caught:
+        importlib.import_module("two_handlers")
+
+    places = re.findall(r"two_handlers\.py, line (\d+)", str(caught.value))
+    assert len(set(places)) == 2
+
+
+@pytest.mark.usefixtures("decorators")
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["@handler('orders')", "def f(message): ...", "@handler('orders')", "def f(message): ..."],
+        ["@registered", "def f(message): ...", "@registered", "def g(message): ..."],
+        ["for each in range(2):", "    handler('orders')(lambda message: each)"],
+    ],
+    ids=["same name", "decorator that registers", "loop"],
+)
+def test_a_second_handler_is_refused_however_it_is_registered(write_module, lines):
+    write_module("two_handlers", "\n".join(["from some_decorators import *", *lines]))
+
+    with pytest.raises(ImproperlyConfigured, match=r"two handlers, .*two_handlers\.py, line"):
+        importlib.import_module("two_handlers")
+
+
+@pytest.mark.usefixtures("decorators")
+@pytest.mark.parametrize("decorator", ["plain", "in_async", "named", "Object", "partial"])
+@pytest.mark.parametrize("again", ["reload", "import"])
+def test_a_handler_that_is_imported_again_takes_its_own_place(write_module, decorator, again):
+    text = f"from some_decorators import *\n@handler('orders')\n@{decorator}\ndef f(message): ...\n"
+    write_module("one_handler", text)
+    module = importlib.import_module("one_handler")
+    first = handlers.get_handlers()["orders"]
+
+    write_module("one_handler", f"# edited\n{text}")
+    if again == "reload":
+        importlib.reload(module)
+    else:
+        del sys.modules["one_handler"]
+        importlib.import_module("one_handler")
+
+    second = handlers.get_handlers()["orders"]
+    assert second.function is sys.modules["one_handler"].f
+    assert second.function is not first.function
+
+
+def test_the_same_function_may_be_registered_again():
+    def on_order(message): ...
+
+    handler("orders")(on_order)
+    handler("orders", atomic=True)(on_order)
+
+    assert handlers.get_handlers()["orders"].atomic
+
+
+# Which modules are imported
+
+
+@pytest.fixture
+def imports(write_module, settings):
+    """The handlers after a module with this text was named in the setting."""
+
+    def get(text):
+        write_module("orders_of_the_shop", text)
+        settings.MQLITE = {"HANDLERS": ["orders_of_the_shop"]}
+        return handlers.get_handlers()
+
+    return get
+
+
+def test_the_modules_that_the_setting_names_are_imported(imports):
+    found = imports("from django_mqlite import handler\nhandler('orders')(print)\n")
+
+    assert found["orders"].function is print
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "import os\nimport no_such_module\n",
+            r"ModuleNotFoundError at .*shop\.py, line 2: No mod",
+        ),
+        ("\n\n1 / 0\n", r"ZeroDivisionError at .*shop\.py, line 3: division"),
+        ("def f(:\n", r"SyntaxError at .*shop\.py, line 1: "),
+        ("\nraise SystemExit(1)\n", r"SystemExit at .*shop\.py, line 2: 1"),
+        (
+            "from django_mqlite import handler\nhandler('a')(print)\nhandler('a')(repr)\n",
+            r"ImproperlyConfigured at .*shop\.py, line 3: Queue 'a' has two handlers",
+        ),
+    ],
+    ids=["missing module", "error", "syntax", "script", "two handlers"],
+)
+def test_a_module_that_fails_is_named_with_file_and_line(imports, text, said):
+    for _ in range(2):  # what it registered before it failed does not hide the reason
+        with pytest.raises(HandlersNotImported, match=rf"'orders_of_the_shop' cannot.*{said}"):
+            imports(text)
+
+
+def test_a_module_that_is_not_there_is_named(settings):
+    settings.MQLITE = {"HANDLERS": ["shop.handlrs"]}
+
+    with pytest.raises(HandlersNotImported, match=r"'shop\.handlrs' cannot be imported"):
+        handlers.get_handlers()
 
 
 def test_a_decorator_without_its_queue_is_refused():
