@@ -8,11 +8,8 @@ from typing import Any
 from django.core.checks import CheckMessage, run_checks
 
 from .checks import has_wal_reset_bug
-from .health import health
+from .health import health, wal_problem
 from .storage import Storage, damages, storage, unused_bytes
-
-LARGE_WAL = 128 * 1024 * 1024
-"""Bytes: twice what `journal_size_limit` of sqlite_options() lets a checkpoint leave."""
 
 MANY_FREE = 0.25
 LARGE = 64 * 1024 * 1024
@@ -98,11 +95,11 @@ def _of_damages(using: str) -> Iterator[Finding]:
 
 
 def _of_storage(found: Storage) -> Iterator[Finding]:
-    if found.wal_size > LARGE_WAL:
+    if large := wal_problem(found.wal_size):
         yield Finding(
             level="warning",
             id="large_wal",
-            text=f"The write-ahead log has {found.wal_size:,} bytes.",
+            text=_sentence(large),
             advice="Something reads for a long time and keeps it from being emptied: look for "
             "long transactions and forgotten shells.",
         )
@@ -115,6 +112,10 @@ def _of_storage(found: Storage) -> Iterator[Finding]:
             advice=f"They are used again. If the disk needs the room: `manage.py mqlite {how}`.",
         )
     yield from _of_disk(found)
+
+
+def _sentence(problem: str) -> str:
+    return f"{problem[0].upper()}{problem[1:]}."
 
 
 def _of_disk(found: Storage) -> Iterator[Finding]:
@@ -132,11 +133,11 @@ def _of_disk(found: Storage) -> Iterator[Finding]:
 
 
 def _of_health(using: str) -> Iterator[Finding]:
-    for problem in health(using, max_age_ms=DUE_MS).problems:
+    for problem in health(using, max_age_ms=DUE_MS).queue_problems:
         yield Finding(
             level="warning",
             id="unhealthy",
-            text=f"{problem[0].upper()}{problem[1:]}.",
+            text=_sentence(problem),
             advice="Start `manage.py runworker`, or look what its handlers wait for.",
         )
 

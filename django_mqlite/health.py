@@ -8,6 +8,9 @@ from .storage import wal_bytes
 from .types import QueueStats, WorkerRecord
 from .workers import live_workers
 
+LARGE_WAL = 128 * 1024 * 1024
+"""Bytes: twice what `journal_size_limit` of sqlite_options() lets a checkpoint leave."""
+
 RESTART_MS = 15_000
 """So long nobody may serve a queue with messages due: a deployment restarts its workers."""
 
@@ -16,21 +19,34 @@ RESTART_MS = 15_000
 class Health:
     """What a monitoring system asks for. Ages in seconds, None for nothing there."""
 
-    problems: tuple[str, ...]
+    queue_problems: tuple[str, ...]
     oldest_due_age: float | None
     last_poll_age: float | None
     live_workers: int
     wal_bytes: int
 
     @property
+    def problems(self) -> tuple[str, ...]:
+        """Those of the queues, and a write-ahead log that is too large."""
+        large = wal_problem(self.wal_bytes)
+        return (*self.queue_problems, large) if large else self.queue_problems
+
+    @property
     def healthy(self) -> bool:
         return not self.problems
 
 
-def health(using: str, *, max_age_ms: int) -> Health:
-    """How it stands: ill where something is due and nothing serves it, or has been for too long.
+def wal_problem(size: int) -> str | None:
+    """A sentence about a write-ahead log that is not emptied; None for one of ordinary size."""
+    return f"the write-ahead log has {size:,} bytes" if size > LARGE_WAL else None
 
-    Paused queues are left out: that they wait is somebody's wish.
+
+def health(using: str, *, max_age_ms: int) -> Health:
+    """Return the state of the queues and their file.
+
+    A message that is due and that nothing serves is a problem, and so is one that has been due for
+    too long, whatever its priority, and a write-ahead log that grows. Paused queues are left out:
+    somebody wants them to wait.
     """
     now = clock.now_ms()
     workers = [worker for worker in live_workers(using) if worker.queues]
@@ -42,7 +58,7 @@ def health(using: str, *, max_age_ms: int) -> Health:
     ages = [now - queue.due_since_ms for queue in due if queue.due_since_ms is not None]
     polls = [now - worker.seen_at for worker in workers]
     return Health(
-        problems=tuple(_problems(due, workers, now=now, max_age_ms=max_age_ms)),
+        queue_problems=tuple(_problems(due, workers, now=now, max_age_ms=max_age_ms)),
         oldest_due_age=max(ages) / 1000 if ages else None,
         last_poll_age=min(polls) / 1000 if polls else None,
         live_workers=len(workers),

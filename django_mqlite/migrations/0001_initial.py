@@ -153,7 +153,7 @@ INDEXES = [
     # claim; depth of the active backlog
     """
     CREATE INDEX mqlite_messages_active ON mqlite_messages (queue, blocked, priority DESC, id,
-                                                            state)
+                                                            state, visible_at)
      WHERE state = 'active'
     """,
     # expired leases; messages in flight

@@ -120,10 +120,10 @@ def pause_queue(connection: Connection, name: str, *, paused: bool, now: int) ->
 
 
 # Each count runs over one partial index, so finished backlogs cost nothing.
-# The oldest due message is the smallest visible_at of the unblocked active ones: id order is
-# arrival order, so the head of each priority is close enough and costs one seek. Due as well is
-# what only a reaper can bring back, a schedule that has come and a lease that ran out: where none
-# runs, nothing else would tell that they wait.
+# The oldest due message is the smallest visible_at of the unblocked active ones, of whatever
+# priority: one that starves behind fresh ones has the lowest. Like the count of them it reads their
+# index and no row. Due as well is what only a reaper can bring back, a schedule that has come and a
+# lease that ran out: where none runs, nothing else would show that they wait.
 QUEUE_STATS = Statement(
     "queue_stats",
     """
@@ -134,9 +134,8 @@ QUEUE_STATS = Statement(
            (SELECT count(*) FROM mqlite_messages WHERE queue = name AND state = 'deferred'),
            (SELECT count(*) FROM mqlite_messages WHERE queue = name AND state = 'dead_lettered'),
            (SELECT count(*) FROM mqlite_messages WHERE queue = name AND state = 'completed'),
-           (SELECT visible_at FROM mqlite_messages
-             WHERE queue = name AND state = 'active' AND blocked = 0
-             ORDER BY priority DESC, id LIMIT 1),
+           (SELECT min(visible_at) FROM mqlite_messages
+             WHERE queue = name AND state = 'active' AND blocked = 0),
            (SELECT visible_at FROM mqlite_messages
              WHERE queue = name AND state = 'scheduled' AND visible_at <= %(now)s AND blocked = 0
              ORDER BY visible_at LIMIT 1),

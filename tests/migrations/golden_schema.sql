@@ -111,7 +111,7 @@ CREATE TABLE mqlite_subscriptions (
 CREATE INDEX mqlite_dedup_expiry ON mqlite_dedup (expires_at);
 
 CREATE INDEX mqlite_messages_active ON mqlite_messages (queue, blocked, priority DESC, id,
-                                                            state)
+                                                            state, visible_at)
      WHERE state = 'active';
 
 CREATE INDEX mqlite_messages_completed ON mqlite_messages (queue, finished_at, id, state)

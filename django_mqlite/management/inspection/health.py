@@ -3,7 +3,6 @@
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from django_mqlite.checks import queue_alias
@@ -30,7 +29,15 @@ def run(options: Mapping[str, Any], output: Output) -> None:
     """The facts, and exit code 1 where there is a problem."""
     using = options["database"] or queue_alias()
     found = health(using, max_age_ms=milliseconds(options["max_age"], "--max-age"))
-    output.answer({"healthy": found.healthy, **asdict(found)}, _text(found))
+    document = {
+        "healthy": found.healthy,
+        "problems": found.problems,
+        "oldest_due_age": found.oldest_due_age,
+        "last_poll_age": found.last_poll_age,
+        "live_workers": found.live_workers,
+        "wal_bytes": found.wal_bytes,
+    }
+    output.answer(document, _text(found))
     if not found.healthy:
         sys.exit(1)
 

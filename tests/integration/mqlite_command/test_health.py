@@ -5,11 +5,12 @@ import json
 import pytest
 from django.core.management import call_command
 
-from django_mqlite.health import RESTART_MS
-from django_mqlite.models import Message
+from django_mqlite import health as module
+from django_mqlite.health import LARGE_WAL, RESTART_MS
+from django_mqlite.models import Message, Queue
 from django_mqlite.types import WorkerRecord
 from django_mqlite.workers import SEEN_WITHIN_MS, register
-from tests.support.verbs import enqueue_and_claim
+from tests.support.verbs import claim_one, enqueue_and_claim
 
 KEYS = {"healthy", "problems", "oldest_due_age", "last_poll_age", "live_workers", "wal_bytes"}
 
@@ -96,6 +97,40 @@ def test_a_message_that_is_due_for_too_long_is_ill_although_a_worker_lives(queue
     assert code == 1
     assert answer["problems"] == ["queue jobs has had a message due for 61 s"]
     assert answer["last_poll_age"] == 1
+
+
+@pytest.mark.parametrize("served", [False, True], ids=["no worker", "worker"])
+@pytest.mark.parametrize("first_in_line", ["a higher priority", "one that failed a moment ago"])
+def test_fresh_messages_do_not_hide_one_that_starves(queue, clock, capsys, served, first_in_line):
+    if first_in_line == "one that failed a moment ago":
+        enqueue()
+        failing = claim_one("jobs", lock_duration=10_000)
+    enqueue()
+    starved_at = clock.now_ms()
+    clock.advance(7_200)
+    if first_in_line == "one that failed a moment ago":
+        failing.abandon(delay=0)
+    else:
+        Message.objects.enqueue("jobs", None, priority=1)
+    if served:
+        live_worker("jobs")
+
+    code, answer = health(capsys)
+
+    assert (code, answer["oldest_due_age"]) == (1, 7_200)
+    (overview,) = Queue.objects.overview()
+    assert overview.stats.due_since_ms == starved_at
+
+
+def test_a_write_ahead_log_that_is_not_emptied_is_a_problem(queue, monkeypatch, capsys):
+    monkeypatch.setattr(module, "wal_bytes", lambda using: LARGE_WAL)
+    assert health(capsys)[0] == 0
+
+    monkeypatch.setattr(module, "wal_bytes", lambda using: LARGE_WAL + 1)
+    code, answer = health(capsys)
+
+    assert code == 1
+    assert answer["problems"] == ["the write-ahead log has 134,217,729 bytes"]
 
 
 def test_a_worker_that_was_not_seen_of_late_does_not_count(queue, clock, capsys):
