@@ -1,6 +1,8 @@
 """System checks: what would break the promises is said before the first message is lost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
@@ -40,6 +42,24 @@ def queue_alias() -> str:
     from .models import Message  # noqa: PLC0415 - checks are imported before the models are ready
 
     return router.db_for_write(Message)
+
+
+_checked: ContextVar[str | None] = ContextVar("mqlite_checked", default=None)
+
+
+@contextmanager
+def checking(alias: str) -> Iterator[None]:
+    """Have the checks look at this database, whatever the routers name."""
+    token = _checked.set(alias)
+    try:
+        yield
+    finally:
+        _checked.reset(token)
+
+
+def checked_alias() -> str:
+    """The alias of the database that the checks look at."""
+    return _checked.get() or queue_alias()
 
 
 @register("mqlite")
@@ -89,7 +109,7 @@ def check_engine(**_: Any) -> list[CheckMessage]:
     """The queue's database is SQLite, new enough, and its transactions begin IMMEDIATE."""
     if not is_readable():
         return []
-    connection: Any = connections[queue_alias()]
+    connection: Any = connections[checked_alias()]
     if connection.vendor != "sqlite":
         return [
             Error(
@@ -101,12 +121,12 @@ def check_engine(**_: Any) -> list[CheckMessage]:
     return [
         *_check_version(connection),
         *_check_transaction_mode(connection),
-        *_check_router(connection.alias),
+        *_check_router(),
     ]
 
 
-def _check_router(alias: str) -> list[CheckMessage]:
-    wanted = get_settings().database
+def _check_router() -> list[CheckMessage]:
+    wanted, alias = get_settings().database, queue_alias()
     if wanted in (None, alias):
         return []
     return [
@@ -165,10 +185,10 @@ def _check_transaction_mode(connection: Any) -> list[CheckMessage]:
 @with_link
 def check_database(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """WAL is on, and every handler's queue exists; asked only where the database may be."""
-    if not is_readable() or queue_alias() not in (databases or ()):
-        return []
-    alias = queue_alias()
+    alias = checked_alias()
     connection = connections[alias]
+    if not is_readable() or connection.vendor != "sqlite" or alias not in (databases or ()):
+        return []
     try:
         return [*_check_journal_mode(connection), *_check_handlers(connection)]
     except OperationalError as error:

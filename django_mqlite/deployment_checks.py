@@ -11,7 +11,7 @@ from django.db import connections
 from django.db.utils import OperationalError
 
 from .check_links import with_link
-from .checks import WAITING_MODES, imported_handlers, is_readable, mode_of, queue_alias
+from .checks import WAITING_MODES, checked_alias, imported_handlers, is_readable, mode_of
 from .conf import get_settings
 from .doorbell import database_path
 from .store.storage import file_facts
@@ -39,7 +39,7 @@ def check_deployment(**_: Any) -> list[CheckMessage]:
     """What can be told without opening the database."""
     if not is_readable():
         return []
-    connection: Any = connections[queue_alias()]
+    connection: Any = connections[checked_alias()]
     if connection.vendor != "sqlite":
         return []
     return [
@@ -54,11 +54,12 @@ def check_deployment(**_: Any) -> list[CheckMessage]:
 @with_link
 def check_synchronous(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """A commit is on the disk when it is acknowledged."""
-    if not is_readable() or queue_alias() not in (databases or ()):
+    alias = checked_alias()
+    connection = connections[alias]
+    if not is_readable() or connection.vendor != "sqlite" or alias not in (databases or ()):
         return []
-    alias = queue_alias()
     try:
-        facts = file_facts(connections[alias])
+        facts = file_facts(connection)
     except OperationalError:
         return []  # check_database says so
     if facts.synchronous != OFF:

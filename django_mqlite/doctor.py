@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.checks import CheckMessage, run_checks
 
-from .checks import has_wal_reset_bug
+from .checks import checking, has_wal_reset_bug
 from .health import health, wal_problem
 from .storage import Storage, damages, storage, unused_bytes
 
@@ -69,7 +69,9 @@ def _version(text: str) -> tuple[int, int, int]:
 
 def _of_checks(using: str) -> Iterator[Finding]:
     """Ours alone; those that the project has silenced stay silent."""
-    for message in run_checks(tags=["mqlite"], databases=[using]):
+    with checking(using):
+        messages = run_checks(tags=["mqlite"], databases=[using])
+    for message in messages:
         if not message.is_silenced():
             yield Finding(
                 level="error" if message.is_serious() else "warning",

@@ -43,7 +43,10 @@ def test_a_setting_that_cannot_be_read_is_an_error(settings, wrong):
 def test_another_database_than_sqlite_is_an_error(monkeypatch):
     monkeypatch.setattr(connections["default"], "vendor", "postgresql")
 
-    assert "postgresql" in found()["mqlite.E002"].msg
+    said = found(databases=["default"])
+
+    assert set(said) == {"mqlite.E002"}
+    assert "postgresql" in said["mqlite.E002"].msg
 
 
 @pytest.mark.parametrize(

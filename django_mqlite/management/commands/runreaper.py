@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from django_mqlite.checks import queue_alias
+from django_mqlite.checks import checking, queue_alias
 from django_mqlite.logs import be_heard
 from django_mqlite.management.arguments import add_database, add_skip_checks
 from django_mqlite.management.inspection.errors import told_clearly
@@ -35,7 +35,8 @@ class Command(BaseCommand):
             using = options["database"] or queue_alias()
             check_writable(using)
             if not options["skip_checks"]:
-                self.check()
+                with checking(using):
+                    self.check()
             if options["once"]:
                 for name, count in run_all(using).items():
                     self.stdout.write(f"{name}: {count}")

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from django_mqlite.checks import queue_alias
+from django_mqlite.checks import checking, queue_alias
 from django_mqlite.handlers import get_handlers
 from django_mqlite.logs import be_heard
 from django_mqlite.management.arguments import (
@@ -78,7 +78,8 @@ class Command(BaseCommand):
             using = options["database"] or queue_alias()
             check_writable(using)
             if not options["skip_checks"]:
-                self.check()
+                with checking(using):
+                    self.check()
             queues = served_queues(using, handlers, options["queues"], options["exclude"])
             worker = WorkerOptions(
                 using=using,
