@@ -39,7 +39,20 @@ __all__ = [
 ]
 
 
-class Queue(models.Model):
+class Row(models.Model):
+    """A row that is read again from where it was read or written, and not from a replica."""
+
+    class Meta:
+        abstract = True
+
+    def refresh_from_db(
+        self, using: str | None = None, fields: Any = None, from_queryset: Any = None
+    ) -> None:
+        """Read the row again, unless told otherwise from the database that the instance is of."""
+        super().refresh_from_db(using or self._state.db, fields, from_queryset)
+
+
+class Queue(Row):
     """A queue's configuration, one row."""
 
     class Kind(models.TextChoices):
@@ -93,7 +106,7 @@ class Queue(models.Model):
         return type(self).objects.set_paused(self, False)
 
 
-class Message(models.Model):
+class Message(Row):
     """A message, whatever its state, with its lease inside it while it has one."""
 
     id = models.BigAutoField(primary_key=True)
@@ -278,7 +291,7 @@ class DeadLetter(Message):
         verbose_name_plural = _("dead letters")
 
 
-class Subscription(models.Model):
+class Subscription(Row):
     """A topic's message is copied to the queue of the subscription's name if `filter` is true."""
 
     subscription = models.TextField(_("subscription"), primary_key=True)

@@ -17,7 +17,14 @@ BATCH = 1_000
 
 
 class VerbManager(models.Manager[M]):
-    """A manager whose verbs run on one database."""
+    """A manager whose verbs run on one database, and which reads from there as well.
+
+    The routers' database for reading may be a replica, in which what a verb has just written is
+    not yet there; `using()` chooses it nevertheless.
+    """
+
+    def get_queryset(self) -> models.QuerySet[M]:
+        return super().get_queryset().using(self.using_alias)
 
     @property
     def using_alias(self) -> str:

@@ -1,0 +1,105 @@
+"""A router that reads from a replica: what a verb has written is read from where it was written."""
+
+import pytest
+
+from django_mqlite import enqueue, enqueue_many, publish
+from django_mqlite.health import health
+from django_mqlite.models import DeadLetter, Message, Queue, Subscription
+from tests.support.engines import database
+from tests.support.files import create_database
+
+
+class Router:
+    """Writes go to the primary; the replica that reads go to never catches up."""
+
+    def db_for_read(self, model, **hints):
+        return "replica"
+
+    def db_for_write(self, model, **hints):
+        return "primary"
+
+
+@pytest.fixture(autouse=True)
+def replica(tmp_path, settings, clock, django_db_blocker):
+    settings.DATABASE_ROUTERS = [Router()]
+    paths = {alias: create_database(tmp_path / alias) for alias in ("primary", "replica")}
+    with (
+        django_db_blocker.unblock(),
+        database("primary", paths["primary"]),
+        database("replica", paths["replica"]),
+    ):
+        yield
+        assert not Message.objects.using("replica").exists()
+        assert not Queue.objects.using("replica").exists()
+
+
+def redriven():
+    enqueue("jobs", 1)
+    (message,) = Message.objects.claim("jobs")
+    message.reject("Broken")
+    (dead,) = DeadLetter.objects.peek("jobs")
+    return DeadLetter.objects.redrive([dead.pk])
+
+
+def duplicate_state():
+    Queue.objects.configure("jobs", dedup_window=60)
+    enqueue("jobs", 1)
+    return enqueue("jobs", 1).state
+
+
+def published():
+    Subscription.objects.subscribe("orders", "stock")
+    return [message.queue for message in publish("orders", 1)]
+
+
+CASES = {
+    "create_queue": (lambda: Queue.objects.create_queue("mails").name, "mails"),
+    "configure": (lambda: Queue.objects.configure("jobs", lock_duration=7).lock_duration_ms, 7_000),
+    "named": (lambda: Queue.objects.named("jobs").pk, "jobs"),
+    "pause": (lambda: Queue.objects.named("jobs").pause(), True),
+    "stats": (lambda: [stats.queue for stats in Queue.objects.stats()], ["jobs"]),
+    "overview": (lambda: [each.stats.queue for each in Queue.objects.overview()], ["jobs"]),
+    "subscribe": (lambda: Subscription.objects.subscribe("orders", "stock").topic, "orders"),
+    "publish": (published, ["stock"]),
+    "deferred column": (lambda: enqueue("jobs", 1).blocked, False),
+    "deferred column of many": (
+        lambda: [message.blocked for message in enqueue_many("jobs", [1])],
+        [False],
+    ),
+    "duplicate": (duplicate_state, "active"),
+    "get": (lambda: Message.objects.get(pk=enqueue("jobs", 1).pk).data, 1),
+    "explain": (lambda: enqueue("jobs", 1).explain().code, "no_handler"),
+    "redrive": (redriven, 1),
+    "health": (lambda: health("primary", max_age_ms=1).healthy, True),
+}
+
+
+@pytest.mark.parametrize(("verb", "expected"), CASES.values(), ids=CASES)
+def test_what_was_written_is_read_from_where_it_was_written(verb, expected):
+    Queue.objects.create_queue("jobs")
+
+    assert verb() == expected
+
+
+def test_a_row_is_read_again_from_where_it_is():
+    queue = Queue.objects.create_queue("jobs")
+    subscription = Subscription.objects.subscribe("orders", "stock")
+    message = enqueue("jobs", 1)
+    Message.objects.claim("jobs")
+    Queue.objects.configure("jobs", lock_duration=7)
+    Subscription.objects.subscribe("orders", "stock", filter="subject == 'placed'")
+
+    for row in (queue, subscription, message):
+        row.refresh_from_db()
+
+    assert queue.lock_duration_ms == 7_000
+    assert subscription.filter == "subject == 'placed'"
+    assert message.state == "locked"
+
+
+def test_the_replica_can_be_read_by_name():
+    Queue.objects.create_queue("jobs")
+    enqueue("jobs", 1)
+
+    assert not Message.objects.using("replica").exists()
+    assert not Message.objects.db_manager("replica").exists()
