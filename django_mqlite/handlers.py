@@ -41,7 +41,7 @@ class Handler:
     function: HandlerFunction
     atomic: bool = False
     max_runtime_ms: int | None = None
-    place: Place | None = field(default=None, compare=False, repr=False)
+    place: Place = field(default=Place("?", 0, None), compare=False, repr=False)
     is_async: bool = field(init=False)
     """Whether it runs in the process's event loop instead of a thread; asked for each message."""
 
@@ -133,8 +133,8 @@ def _replaces(new: Handler, old: Handler) -> bool:
     """
     if new.function is old.function:
         return True
-    executions = {id(handler.place and handler.place.execution) for handler in (new, old)}
-    return new.path == old.path and len(executions) > 1
+    is_reload = new.place.execution is not old.place.execution
+    return is_reload and new.place.file == old.place.file and new.path == old.path
 
 
 def get_handlers() -> Mapping[str, Handler]:

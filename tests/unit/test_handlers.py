@@ -120,6 +120,18 @@ def test_two_handlers_behind_one_decorator_are_two_and_both_are_named(
 
 
 @pytest.mark.usefixtures("decorators")
+@pytest.mark.parametrize("decorator", ["plain", "in_async", "Object", "partial"])
+def test_handlers_of_two_modules_behind_one_decorator_are_two(write_module, decorator):
+    text = f"from some_decorators import *\n@handler('orders')\n@{decorator}\ndef f(message): ...\n"
+    for name in ("one_module", "another_module"):
+        write_module(name, text)
+    importlib.import_module("one_module")
+
+    with pytest.raises(ImproperlyConfigured, match=r"one_module\.py.* and .*another_module\.py"):
+        importlib.import_module("another_module")
+
+
+@pytest.mark.usefixtures("decorators")
 @pytest.mark.parametrize(
     "lines",
     [
