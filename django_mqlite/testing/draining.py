@@ -4,17 +4,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from django.db.models import Min
-from django.test import TestCase
 
 from ..clock import clock_in_use
+from ..exceptions import TransactionLeftOpen, TransactionRefused
 from ..fields import EPOCH, epoch_ms
 from ..handlers import Handler, get_handlers, handler_of, queues_of_kinds
 from ..logs import current_message
 from ..models import Message, Queue
+from ..transactions import in_callers_transaction
 from ..types import State
 from ..worker.executor import Finished, believe_the_file, finished, run_handler
 from ..worker.outcome import outcome_of
 from ..worker.sweeps import URGENT, run_round
+from .connections import worker_connections
 from .fake_clock import FakeClock
 
 
@@ -32,21 +34,23 @@ def drain(
     """Run handlers and tasks inline until nothing is due; each delivery, its `state` as it ended.
 
     `queues`: these, the first strictly before the second; by default each that a worker would
-    serve. It may be called inside TestCase: everything happens on its connection, and what a
-    handler does `on_commit` is done after its delivery. What a handler raises fails its message as
-    ever; with `raise_errors` it is raised then as well.
+    serve. It may be called inside TestCase: everything happens on its connection and within its
+    transaction, but a delivery begins in autocommit and ends as a worker would end it. What a
+    handler raises fails its message as ever; with `raise_errors` it is raised then as well.
 
     `retries`: what rests after a failure is not waited for but run as well, with the time moved to
     when it is due: that of the FakeClock in use, else of one that lasts as long as the call. What
     was scheduled for later stays where it is: move a FakeClock.
 
-    Raises TooManyDeliveries after `limit` of them, QueueNotFound, and ValueError for a `limit` of
-    none.
+    Raises TooManyDeliveries after `limit` of them, QueueNotFound, TransactionRefused inside
+    atomic(), and ValueError for a `limit` of none.
     """
     if limit < 1:
         raise ValueError(f"drain() makes at least one delivery, so limit is not {limit!r}")
     handlers = get_handlers()
     manager = Message.objects.db_manager(using)
+    if in_callers_transaction(manager.using_alias):
+        raise TransactionRefused
     served = queues or _served(handlers, manager.using_alias)
     deliveries: list[Message] = []
     with _fake_clock() as clock:
@@ -82,6 +86,7 @@ def _fake_clock() -> Iterator[FakeClock]:
         yield fake
 
 
+@worker_connections()
 def _next(queues: Sequence[str], clock: FakeClock, using: str, *, retries: bool) -> Message | None:
     """The next message that is due, after moving the clock to the next retry if there is none."""
     while True:
@@ -105,26 +110,31 @@ def _next_retry(queues: Sequence[str], using: str) -> int | None:
 
 
 def _deliver(message: Message, handlers: Mapping[str, Handler], using: str) -> BaseException | None:
-    """Run and settle it; what the handler raised."""
-    with TestCase.captureOnCommitCallbacks(using=using, execute=True):
-        done = _run(message, handlers, using)
-        if not done.settled:
-            outcome = done.outcome or outcome_of(done.error)
-            Message.objects.db_manager(using).settle(message, outcome, error=done.error)
+    """Run and settle one message; return what its delivery failed of."""
+    handler = handler_of(message, handlers)
+    with worker_connections() as left_open:
+        done = _run(message, handler, using)
+    if left_open and done.error is None:
+        done = Finished(message=message, error=TransactionLeftOpen(left_open))
+    _settle(done, using)
     return done.error
 
 
-def _run(message: Message, handlers: Mapping[str, Handler], using: str) -> Finished:
-    handler = handler_of(message, handlers)
+def _run(message: Message, handler: Handler, using: str) -> Finished:
     token = current_message.set((message.queue, message.pk))
     try:
-        done = finished(message, run_handler(handler, message, using))
+        return finished(message, run_handler(handler, message, using))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an answer
-        done = Finished(message=message, error=error)
+        return Finished(message=message, error=error)
     finally:
         current_message.reset(token)
-    if not handler.atomic:
-        believe_the_file(message)
-    return done
+
+
+@worker_connections()
+def _settle(done: Finished, using: str) -> None:
+    believe_the_file(done.message)
+    if not done.settled:
+        outcome = done.outcome or outcome_of(done.error)
+        Message.objects.db_manager(using).settle(done.message, outcome, error=done.error)

@@ -151,21 +151,6 @@ def test_work_that_never_ends_is_an_error(queue, clock):
         drain(limit=5)
 
 
-def test_what_a_handler_leaves_for_the_commit_is_done_after_its_delivery(queue, clock):
-    done = []
-
-    @handler("jobs")
-    def later(message):
-        transaction.on_commit(lambda: done.append(message.data))
-        assert done == []
-
-    enqueue("jobs", 1)
-
-    drain()
-
-    assert done == [1]
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_an_atomic_handler_is_so_here_as_well(queue, clock, fails):
     @handler("jobs", atomic=True)
