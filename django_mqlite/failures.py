@@ -4,10 +4,13 @@ import json
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 MAX_TEXT = 1_000
 MAX_TRACEBACK = 8_000
+MAX_FRAMELESS = 2_000
+"""Characters of a traceback between two frames: messages, notes, and what caused what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +72,25 @@ def text_of(error: object) -> str:
 
 
 def _traceback_of(error: BaseException) -> str:
+    """Format the traceback with every message cut, so that none takes the place of the frames."""
     try:
-        return "".join(traceback.format_exception(error))
+        lines = [_cut_line(line) for line in traceback.format_exception(error)]
     except KeyboardInterrupt:
         raise
     except BaseException as broken:  # noqa: BLE001 - see above
         return f"<its traceback could not be formatted: {type(broken).__name__}>"
+    return "".join(
+        "".join(part) if are_frames else _cut_line("".join(part), MAX_FRAMELESS)
+        for are_frames, part in groupby(lines, key=_is_frame)
+    )
+
+
+def _is_frame(line: str) -> bool:
+    return line.lstrip(" |").startswith('File "')
+
+
+def _cut_line(line: str, length: int = MAX_TEXT) -> str:
+    return line if len(line) <= length else _start(line, length) + "\n"
 
 
 def _clean(text: str) -> str:

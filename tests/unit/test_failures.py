@@ -105,6 +105,39 @@ def test_a_long_traceback_keeps_its_last_frames():
     assert entry["traceback"].endswith("RecursionError: deep\n")
 
 
+def add_many_notes(error):
+    for _ in range(20_000):
+        error.add_note("n" * 20)
+
+
+def add_long_note(error):
+    error.add_note("n" * 200_000)
+
+
+def raise_long_cause(error):
+    error.__cause__ = raised(KeyError("k" * 200_000))
+
+
+def raise_long_context(error):
+    error.__context__ = raised(KeyError("k" * 200_000))
+
+
+@pytest.mark.parametrize("kind", [ValueError, lambda text: ExceptionGroup(text, [KeyError(text)])])
+@pytest.mark.parametrize("length", [1, 200_000])
+@pytest.mark.parametrize(
+    "add", [print, add_many_notes, add_long_note, raise_long_cause, raise_long_context]
+)
+def test_long_texts_leave_frames_and_class_in_traceback(kind, length, add):
+    error = kind("x" * length)
+    add(error)
+
+    entry = described(raised(error))
+
+    assert "in raised" in entry["traceback"]
+    assert f"{type(error).__name__}: xx"[: len(type(error).__name__) + 3] in entry["traceback"]
+    assert len(entry["traceback"]) <= 8_002
+
+
 class BrokenStr(Exception):
     def __str__(self):
         raise RuntimeError("no str")
