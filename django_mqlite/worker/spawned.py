@@ -30,13 +30,13 @@ def work(options: WorkerOptions, unique: str) -> None:
     be_heard()
     stop = Stop()
     # A process manager may send TERM to each process of the group, beside the supervisor's.
-    stop_on_signals(stop, [signal.SIGTERM], insist=False)
-    Thread(target=_watch_parent, args=(stop.request,), daemon=True).start()
-    named = replace(options, name=worker_name(unique=unique))
-    ended = run_child(named, get_handlers(), stop)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(ended.code)  # a handler that still runs would keep the interpreter from ending
+    with stop_on_signals(stop, [signal.SIGTERM], insist=False):
+        Thread(target=_watch_parent, args=(stop.request,), daemon=True).start()
+        named = replace(options, name=worker_name(unique=unique))
+        ended = run_child(named, get_handlers(), stop)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(ended.code)  # a handler that still runs would keep the interpreter from ending
 
 
 def _watch_parent(request_stop: Callable[[], None]) -> None:

@@ -4,7 +4,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from threading import Event, Thread
 from types import FrameType
 from typing import NoReturn
@@ -53,10 +54,13 @@ class Stop:
         return self._event.wait(seconds)
 
 
+@contextmanager
 def stop_on_signals(
     stop: Stop, signals: Iterable[signal.Signals] = SIGNALS, *, insist: bool = True
-) -> None:
+) -> Iterator[None]:
     """The first of these signals asks to stop; a second one, if `insist`, ends the process at once.
+
+    After the block they mean what they meant before.
 
     The handlers do nothing: Python writes the signal's number to a socket the moment it arrives,
     even while the main thread waits for a lock of the database, and a thread reads it there. (Work
@@ -64,20 +68,26 @@ def stop_on_signals(
     """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
-    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    for number in signals:
-        signal.signal(number, _nothing)
-    Thread(
-        target=_watch, args=(reader, writer, stop, insist), name="mqlite-signals", daemon=True
-    ).start()
+    former_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    former = {number: signal.signal(number, _nothing) for number in signals}
+    watch = Thread(target=_watch, args=(reader, stop, insist), name="mqlite-signals", daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        signal.set_wakeup_fd(former_fd)
+        writer.close()
+        watch.join()
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
     """Its being there keeps the default action away."""
 
 
-def _watch(reader: socket.socket, writer: socket.socket, stop: Stop, insist: bool) -> None:
-    with writer:  # kept open: the wake-up descriptor is only a number
+def _watch(reader: socket.socket, stop: Stop, insist: bool) -> None:
+    with reader:
         while number := reader.recv(1):
             if number[0] not in SIGNALS:
                 continue

@@ -1,7 +1,9 @@
 """One process of a worker, run inside the test: what it leaves behind, and how it says it ended."""
 
+import os
+import signal
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import psutil
 import pytest
@@ -10,13 +12,13 @@ from django.db import OperationalError
 
 from django_mqlite import handlers
 from django_mqlite.handlers import Handler
-from django_mqlite.management.commands import runworker
 from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
 from django_mqlite.worker import faults
 from django_mqlite.worker.child import Ended, run_child
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.stop import Stop
+from django_mqlite.worker.reaper import Reaper
+from django_mqlite.worker.stop import SIGNALS, Stop
 from tests.support.verbs import state_of
 from tests.support.waiting import wait_until
 
@@ -99,8 +101,7 @@ def test_a_database_without_hope_ends_it_with_the_error(queue, dead_database):
 
 @pytest.fixture
 def in_process(monkeypatch):
-    """The command without its signal handlers, which are pytest's here; with a handler of ours."""
-    monkeypatch.setattr(runworker, "stop_on_signals", lambda stop: None)
+    """Registers the one handler that the command finds."""
     found = {}
     monkeypatch.setattr(handlers, "_handlers", found)
 
@@ -122,3 +123,32 @@ def test_the_command_ends_quietly(queue, in_process):
     in_process(print)
 
     assert call_command("runworker", "--burst", "--threads=1") is None
+
+
+@pytest.mark.parametrize("ends", ["quietly", "with error"])
+def test_command_leaves_no_signal_handlers_behind(queue, in_process, dead_database, ends):
+    before = signal_state()
+    in_process(print if ends == "quietly" else lambda message: dead_database())
+    Message.objects.enqueue("jobs", None)
+
+    with nullcontext() if ends == "quietly" else pytest.raises(CommandError):
+        call_command("runworker", "--burst", "--threads=1")
+
+    assert signal_state() == before
+
+
+def test_reaper_leaves_no_signal_handlers_behind(queue, monkeypatch):
+    before = signal_state()
+    monkeypatch.setattr(Reaper, "run", lambda self, stop: os.kill(os.getpid(), signal.SIGTERM))
+
+    call_command("runreaper")
+
+    assert signal_state() == before
+
+
+def signal_state():
+    """What Python does about the signals, and the threads that read them."""
+    descriptor = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(descriptor)
+    threads = {thread.name for thread in threading.enumerate()}
+    return [signal.getsignal(number) for number in SIGNALS], descriptor, threads

@@ -42,7 +42,7 @@ class Command(BaseCommand):
                     self.stdout.write(f"{name}: {count}")
             else:
                 stop = Stop()
-                stop_on_signals(stop)
-                Reaper(using).run(stop)
+                with stop_on_signals(stop):
+                    Reaper(using).run(stop)
                 if stop.failed:
                     sys.exit(1)

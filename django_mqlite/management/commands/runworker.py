@@ -71,9 +71,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         be_heard()
-        with told_clearly():
-            stop = Stop()
-            stop_on_signals(stop)
+        stop = Stop()
+        with told_clearly(), stop_on_signals(stop):
             handlers = get_handlers()
             using = options["database"] or queue_alias()
             check_writable(using)
