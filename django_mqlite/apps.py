@@ -1,6 +1,5 @@
 """The app: its queues are synced after migrate, its log receivers and checks connected."""
 
-from contextlib import suppress
 from typing import Any
 
 from django.apps import AppConfig
@@ -21,19 +20,26 @@ class MqliteConfig(AppConfig):
         from .signals import connect_logging  # noqa: PLC0415 - nothing before the apps are ready
 
         connect_logging()
-        load_task_backends()
+        imported_backends()  # ours makes its queues and its messages known by that
         # flush sends post_migrate as well, so tests that truncate keep their queues.
         post_migrate.connect(sync_queues, sender=self)
 
 
-def load_task_backends() -> None:
-    """Import the backends named in TASKS: ours makes its queues and its messages known by that.
+def imported_backends() -> dict[str, Any]:
+    """Import the backends named in TASKS, by alias.
 
-    One that cannot be imported is the tasks framework's to complain of, when it is used.
+    One that cannot be imported is the tasks framework's to complain of, when it is used. Ours says
+    what is to be installed.
     """
-    for options in getattr(settings, "TASKS", {}).values():
-        with suppress(ImportError):
-            import_string(options["BACKEND"])
+    backends = {}
+    for alias, options in getattr(settings, "TASKS", {}).items():
+        path = str(options.get("BACKEND"))
+        try:
+            backends[alias] = import_string(path)
+        except Exception:  # whatever a module does that is being imported
+            if path.startswith("django_mqlite."):
+                raise
+    return backends
 
 
 def sync_queues(*, using: str, **_: Any) -> None:

@@ -3,6 +3,7 @@
 Called task_backend and not tasks, because modules named tasks are searched for by other queues.
 """
 
+from ..apps import imported_backends
 from ..content import TASK
 from ..handlers import Kind, import_modules, modules_of_apps, register_kind
 from .backend import MqliteBackend
@@ -24,12 +25,12 @@ __all__ = [
 
 
 def queues() -> set[str]:
-    """The queues of every entry of TASKS with this backend."""
+    """Return the queues of every entry of TASKS with this backend, whatever the others are."""
     return {
         queue
-        for backend in task_backends.all()
-        if isinstance(backend, MqliteBackend)
-        for queue in served_queues(backend.queues)
+        for alias, kind in imported_backends().items()
+        if isinstance(kind, type) and issubclass(kind, MqliteBackend)
+        for queue in served_queues(task_backends[alias].queues)
     }
 
 

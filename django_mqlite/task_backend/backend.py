@@ -10,6 +10,7 @@ from uuid import uuid4
 from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core.checks import CheckMessage
+from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 
 from ..conf import get_settings
@@ -25,10 +26,10 @@ from .compat import (
     TaskResultDoesNotExist,
     signals,
 )
-from .configuration import check_backend, result_ttl_ms
+from .configuration import check_backend, check_installed, result_ttl_ms
 from .errors import UnknownTask
 from .options import Call, MqliteTask, TaskOptions, checked, options_of, written_options
-from .results import registered_task, result_from, result_of
+from .results import readable_result, registered_task, result_from
 
 if TYPE_CHECKING:
     from ..managers import MessageManager
@@ -91,15 +92,16 @@ class MqliteBackend(BaseTaskBackend):
         return await sync_to_async(self.enqueue_many, thread_sensitive=True)(task, calls)
 
     def get_result(self, result_id: str) -> Any:
-        """The TaskResult with this id. Raises TaskResultDoesNotExist, also when it is kept no more,
-        and UnknownTask for a task that this code does not have.
+        """The TaskResult with this id. Raises TaskResultDoesNotExist, also when it is kept no more.
+
+        Where this code does not have the task, the function of `result.task` raises UnknownTask.
         """
         found = self._messages().filter(message_id=str(result_id), content_type=TASK)
         # Sorted here: asked for an order SQLite might walk the table for it.
         message = max(found, key=lambda message: message.pk, default=None)
         if message is None:
             raise TaskResultDoesNotExist(result_id)
-        return result_of(message)
+        return readable_result(message)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """What is wrong with this entry of TASKS."""
@@ -156,10 +158,15 @@ class MqliteBackend(BaseTaskBackend):
                 f"{duplicate.message_id!r} was enqueued within the dedup_window of queue "
                 f"{duplicate.queue!r} already; it has ended, and its result is kept no more"
             )
-        return result_of(original)
+        return readable_result(original)
 
     def _messages(self) -> "MessageManager":
-        """On the database that messages are written to, so that what was written is read."""
+        """On the database that messages are written to, so that what was written is read.
+
+        Raises ImproperlyConfigured where the app is not installed.
+        """
+        for error in check_installed():
+            raise ImproperlyConfigured(f"{error.msg} {error.hint}")
         model: type[Message] = apps.get_model("django_mqlite", "Message")
         return model.objects.db_manager(model.objects.using_alias)
 

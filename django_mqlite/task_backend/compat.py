@@ -33,9 +33,13 @@ else:
         )
         from django_tasks.backends.base import BaseTaskBackend
         from django_tasks.base import Task, TaskError
-        from django_tasks.exceptions import InvalidTaskError as InvalidTask
         from django_tasks.exceptions import TaskResultDoesNotExist, TaskResultMismatch
         from django_tasks.utils import normalize_json
+
+        try:
+            from django_tasks.exceptions import InvalidTask  # type: ignore[attr-defined]
+        except ImportError:  # releases up to 0.12 have it under this name
+            from django_tasks.exceptions import InvalidTaskError as InvalidTask
     except ModuleNotFoundError as error:
         raise ImproperlyConfigured(
             "Tasks need Django 6.0, or on Django 5.2 the package django-tasks: "

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from django.apps import apps
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 
@@ -32,7 +33,17 @@ def served_queues(queues: Iterable[str]) -> set[str]:
 
 def check_backend(backend: Any) -> list[CheckMessage]:
     """What is wrong with the entry of this backend in TASKS."""
-    return linked_hints([*_check_options(backend), *_check_queues(backend)])
+    return linked_hints([*check_installed(), *_check_options(backend), *_check_queues(backend)])
+
+
+def check_installed() -> Iterator[CheckMessage]:
+    """Check that the app is installed: the backend alone has no tables."""
+    if not apps.is_installed("django_mqlite"):
+        yield Error(
+            "TASKS names the backend of django_mqlite, which is not in INSTALLED_APPS.",
+            hint="Add 'django_mqlite' to INSTALLED_APPS and run `manage.py migrate`.",
+            id="mqlite.E008",
+        )
 
 
 def _check_options(backend: Any) -> Iterator[CheckMessage]:

@@ -8,6 +8,7 @@ class UnknownTask(MqliteError):
 
     def __init__(self, path: str, why: str) -> None:
         self.path = path
+        self.why = why
         super().__init__(f"There is no task {path!r} in this code: {why}")
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from asgiref.sync import sync_to_async
+
 from ..durations import Duration, milliseconds
 from .compat import InvalidTask, Task
 
@@ -101,12 +103,18 @@ class MqliteTask(Task):  # type: ignore[type-arg]
         return await self.get_backend().aenqueue(self, args, kwargs)
 
     def enqueue_many(self, calls: "list[Call]") -> list[Any]:
-        """Enqueue all these calls of the task or none, in one statement; their TaskResults."""
-        return self.get_backend().enqueue_many(self, calls)  # type: ignore[attr-defined, no-any-return]
+        """Enqueue all these calls of the task or none, in one statement; their TaskResults.
+
+        A backend of another kind, in tests say, enqueues them one by one.
+        """
+        backend: Any = self.get_backend()
+        if hasattr(backend, "enqueue_many"):
+            return backend.enqueue_many(self, calls)  # type: ignore[no-any-return]
+        return [backend.enqueue(self, call.args, call.kwargs) for call in calls]
 
     async def aenqueue_many(self, calls: "list[Call]") -> list[Any]:
         """The same in async code."""
-        return await self.get_backend().aenqueue_many(self, calls)  # type: ignore[attr-defined, no-any-return]
+        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(calls)
 
 
 class Call:

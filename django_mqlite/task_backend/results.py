@@ -1,7 +1,7 @@
 """The framework's Task and TaskResult, made of what a message says."""
 
 import inspect
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from django.utils.module_loading import import_string
@@ -50,6 +50,46 @@ def result_of(message: "Message") -> Any:
     """The TaskResult of a message. Raises UnknownTask for a task that this code does not have."""
     facts = task_facts(message)
     return result_from(facts, task_of(facts))
+
+
+def readable_result(message: "Message") -> Any:
+    """Return the TaskResult of a message, also of a task that this code could not run."""
+    facts = task_facts(message)
+    try:
+        task = task_of(facts)
+    except UnknownTask as error:
+        task = _task_as_stored(facts, error)
+    return result_from(facts, task)
+
+
+def _task_as_stored(facts: TaskFacts, unknown: UnknownTask) -> Any:
+    """Make the Task that the message names, unchecked; without its function it only raises."""
+    try:
+        function = registered_task(facts.path).func
+    except UnknownTask:
+        function = _missing_function(unknown)
+    stored = {
+        "func": function,
+        "backend": facts.backend,
+        "queue_name": facts.queue,
+        "priority": facts.priority,
+        "run_after": facts.run_after,
+        "takes_context": False,
+        **read_options(facts.options),
+    }
+    task = object.__new__(MqliteTask)  # its constructor asks the backend, which would refuse it
+    for field in fields(MqliteTask):
+        object.__setattr__(task, field.name, stored.get(field.name))
+    return task
+
+
+def _missing_function(unknown: UnknownTask) -> Any:
+    def missing(*args: Any, **kwargs: Any) -> None:
+        raise UnknownTask(unknown.path, unknown.why)
+
+    missing.__module__, _, missing.__qualname__ = unknown.path.rpartition(".")
+    missing.__name__ = missing.__qualname__
+    return missing
 
 
 def task_of(facts: TaskFacts) -> Any:

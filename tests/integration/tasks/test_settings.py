@@ -6,16 +6,19 @@ from datetime import timedelta
 
 import django
 import pytest
+from asgiref.sync import async_to_sync
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 
 from django_mqlite import handlers
-from django_mqlite.apps import load_task_backends
+from django_mqlite.apps import imported_backends
 from django_mqlite.conf import get_settings
 from django_mqlite.handlers import Handler, queues_of_kinds
 from django_mqlite.models import Queue
+from django_mqlite.task_backend import Call
 from django_mqlite.task_backend.compat import task_backends
+from django_mqlite.testing import drain
 from django_mqlite.worker.preflight import NotReady, served_queues
 
 from . import calls
@@ -142,6 +145,10 @@ def message_times(result):
 # Loading
 
 
+def enqueue_async(calls_):
+    return async_to_sync(calls.note.aenqueue_many)(calls_)
+
+
 def dummy():
     package = task_backends.__class__.__module__.partition(".tasks")[0]
     return f"{package}.{'tasks.' if package == 'django' else ''}backends.dummy.DummyBackend"
@@ -175,13 +182,89 @@ def test_without_a_framework_it_is_said_what_to_install():
         assert 'pip install "django-mqlite[django-tasks]"' in done.stderr
 
 
-def test_a_backend_that_cannot_be_imported_is_left_to_the_framework(settings):
-    settings.TASKS = {"default": {"BACKEND": "no.such.Backend"}}
+@pytest.mark.skipif(django.VERSION >= (6, 0), reason="Django brings its own framework")
+def test_django_tasks_is_taken_with_either_name_of_its_error():
+    code = (
+        "from django.conf import settings; settings.configure(); "
+        "import django_tasks.exceptions as e; e.InvalidTask = e.InvalidTaskError; "
+        "del e.InvalidTaskError; from django_mqlite.task_backend import backend, compat; "
+        "assert compat.InvalidTask is backend.InvalidTask is e.InvalidTask"
+    )
 
-    load_task_backends()  # and migrate, say, goes on
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
+BROKEN = {
+    "missing module": {"BACKEND": "no.such.Backend"},
+    "module that raises": {"BACKEND": "tests.integration.tasks.broken.Backend"},
+    "no name": {},
+    "not a class": {"BACKEND": "tests.integration.tasks.calls.seen"},
+}
+
+
+@pytest.mark.parametrize("entry", BROKEN.values(), ids=BROKEN)
+def test_broken_other_entry_of_tasks_stops_nothing_of_ours(use, run_all, entry):
+    use({"default": {"BACKEND": BACKEND, "QUEUES": ["mails"]}, "other": entry})
+
+    imported_backends()
+    call_command("migrate", verbosity=0, skip_checks=True)
+    calls.note.using(queue_name="mails").enqueue()
+    deliveries = drain()
+
+    assert queues_of_kinds() == {"mails"}
+    assert [delivery.state for delivery in deliveries] == ["completed"]
+
+
+def test_broken_entry_of_tasks_is_left_to_framework(settings):
+    settings.TASKS = {"default": {"BACKEND": "no.such.Backend"}}
 
     with pytest.raises(ImproperlyConfigured, match="Could not find backend"):
         task_backends["default"]
+
+
+@pytest.mark.parametrize("run", [calls.note.enqueue_many, enqueue_async])
+def test_many_calls_go_to_swapped_backend_one_by_one(use, run):
+    task = calls.note
+    use({"default": {"BACKEND": dummy()}})
+
+    results = run([Call(1), Call(2, named=3)])
+
+    assert [(result.args, result.kwargs) for result in results] == [([1], {}), ([2], {"named": 3})]
+    assert [result.task for result in results] == [task, task]
+
+
+# The app
+
+
+@pytest.fixture
+def not_installed(use, settings):
+    backend = use()
+    apps = [app for app in settings.INSTALLED_APPS if app != "django_mqlite"]
+    settings.INSTALLED_APPS = apps
+    return backend
+
+
+def test_backend_of_app_that_is_not_installed_is_an_error(not_installed):
+    (error,) = not_installed.check()
+
+    assert error.id == "mqlite.E008"
+    assert "not in INSTALLED_APPS" in error.msg
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        calls.note.enqueue,
+        lambda: calls.note.enqueue_many([Call()]),
+        lambda: calls.note.get_result("7"),
+    ],
+    ids=["enqueue", "enqueue_many", "get_result"],
+)
+def test_task_of_app_that_is_not_installed_says_what_to_do(not_installed, act):
+    with pytest.raises(ImproperlyConfigured, match="Add 'django_mqlite' to INSTALLED_APPS"):
+        act()
 
 
 # Checks

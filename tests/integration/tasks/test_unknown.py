@@ -7,7 +7,7 @@ import pytest
 from django_mqlite.content import TASK
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.task_backend import UnknownTask
-from django_mqlite.task_backend.compat import signals
+from django_mqlite.task_backend.compat import TaskResultMismatch, signals, task_backends
 from tests.support.verbs import claim_one
 from tests.support.waiting import wait_until
 
@@ -16,6 +16,7 @@ from . import calls
 pytestmark = pytest.mark.django_db
 
 HERE = "tests.integration.tasks"
+DUMMY = signals.__name__.replace(".signals", ".backends.dummy.DummyBackend")
 
 
 def wait_told() -> None:
@@ -76,11 +77,47 @@ def test_once_the_code_is_there_the_task_runs(tasks_queue, run_once, run_all, mo
     assert Message.objects.get().result == 42
 
 
-def test_the_result_of_an_unknown_task_says_which_it_is(tasks_queue):
-    enqueue("no.such.task")
+def backend():
+    return task_backends["default"]
 
-    with pytest.raises(UnknownTask, match=r"'no\.such\.task'"):
+
+@pytest.mark.parametrize("path", ["no.such.task", f"{HERE}.calls.no_such_task"])
+def test_failed_result_of_unknown_task_can_be_read(tasks_queue, run_all, path):
+    enqueue(path, max_delivery_count=2)
+    run_all()
+
+    result = backend().get_result("7")
+    result.refresh()
+
+    assert (result.status, result.task.module_path) == ("FAILED", path)
+    assert [error.exception_class for error in result.errors] == [UnknownTask] * 2
+    assert f"There is no task {path!r}" in result.errors[0].traceback
+    with pytest.raises(UnknownTask, match="There is no task"):
+        result.task.func()
+
+
+def test_waiting_result_of_unknown_task_can_be_read(tasks_queue):
+    enqueue("no.such.task", priority=3, properties={"options": '{"max_attempts": 2}'})
+
+    result = backend().get_result("7")
+
+    assert (result.status, result.errors) == ("READY", [])
+    assert (result.task.name, result.task.priority, result.task.max_attempts) == ("task", 3, 2)
+    with pytest.raises(TaskResultMismatch):
         calls.note.get_result("7")
+
+
+@pytest.mark.parametrize(
+    "entry", [{"QUEUES": ["mails"]}, {"BACKEND": DUMMY}, None], ids=["queue", "backend", "entry"]
+)
+def test_result_of_task_that_settings_refuse_now_can_be_read(tasks_queue, settings, entry):
+    ours = settings.TASKS["default"]
+    enqueue(f"{HERE}.calls.note", properties={"backend": "other"})
+    settings.TASKS = {"default": ours, **({"other": {**ours, **entry}} if entry else {})}
+
+    result = calls.note.get_result("7")
+
+    assert (result.status, result.task.func) == ("READY", calls.note.func)
 
 
 def test_a_backend_that_is_not_in_the_settings_is_said_to_be_so(tasks_queue, run_all):
@@ -93,8 +130,7 @@ def test_a_backend_that_is_not_in_the_settings_is_said_to_be_so(tasks_queue, run
 
 def test_a_backend_that_is_another_one_now_is_said_to_be_so(tasks_queue, run_all, settings):
     ours = settings.TASKS["default"]
-    dummy = signals.__name__.replace(".signals", ".backends.dummy.DummyBackend")
-    settings.TASKS = {"default": ours, "other": {**ours, "BACKEND": dummy}}
+    settings.TASKS = {"default": ours, "other": {**ours, "BACKEND": DUMMY}}
     enqueue(f"{HERE}.calls.note", properties={"backend": "other"}, max_delivery_count=1)
     run_all()
 
