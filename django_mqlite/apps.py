@@ -1,13 +1,21 @@
 """The app: its queues are synced after migrate, its log receivers and checks connected."""
 
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
-from django.db import connections
-from django.db.models.signals import post_migrate
+from django.db import connections, router
+from django.db.migrations import Migration
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.state import ProjectState
+from django.db.models.signals import post_migrate, pre_migrate
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
+
+from . import migrations
 
 
 class MqliteConfig(AppConfig):
@@ -21,6 +29,7 @@ class MqliteConfig(AppConfig):
 
         connect_logging()
         imported_backends()  # ours makes its queues and its messages known by that
+        pre_migrate.connect(create_schema_without_migrations, sender=self)
         # flush sends post_migrate as well, so tests that truncate keep their queues.
         post_migrate.connect(sync_queues, sender=self)
 
@@ -40,6 +49,40 @@ def imported_backends() -> dict[str, Any]:
             if path.startswith("django_mqlite."):
                 raise
     return backends
+
+
+def create_schema_without_migrations(*, using: str, **_: Any) -> None:
+    """Create the tables where the project has turned migrations off, in its tests say.
+
+    Django would make them from the models: without defaults, triggers and partial indexes.
+    """
+    if not _has_migrations() and _is_to_have_tables(using):
+        state = ProjectState()
+        with connections[using].schema_editor() as editor:
+            for migration in _own_migrations():
+                state = migration.apply(state, editor)
+
+
+def _has_migrations() -> bool:
+    module, _is_explicit = MigrationLoader.migrations_module(MqliteConfig.name)
+    return module is not None
+
+
+def _is_to_have_tables(using: str) -> bool:
+    from .models import Queue  # noqa: PLC0415 - the registry is ready only now
+
+    connection = connections[using]
+    if connection.vendor != "sqlite" or not router.allow_migrate_model(using, Queue):
+        return False
+    return Queue._meta.db_table not in connection.introspection.table_names()
+
+
+def _own_migrations() -> Iterator[Migration]:
+    """Yield the package's migrations in order, read past MIGRATION_MODULES."""
+    for name in sorted(module.name for module in iter_modules(migrations.__path__)):
+        if not name.startswith("_"):
+            module = import_module(f"{migrations.__name__}.{name}")
+            yield module.Migration(name, MqliteConfig.name)
 
 
 def sync_queues(*, using: str, **_: Any) -> None:

@@ -1,14 +1,20 @@
 """Forwards, backwards, flushed, synced."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
+from django.test import override_settings
 
 from django_mqlite import enqueue
 from django_mqlite.models import Message, Queue
 from tests.support.schema import GOLDEN, schema_of
+from tests.support.source import ROOT
 
 COMMITTED = pytest.mark.django_db(transaction=True)
 
@@ -81,6 +87,46 @@ def test_forwards_is_one_transaction(migrated_again):
     assert everything_of_ours() == ["table mqlite_access_keys"]
     with connection.cursor() as cursor:
         cursor.execute("DROP TABLE mqlite_access_keys")
+
+
+class NoMigrations:
+    """MIGRATION_MODULES as pytest-django's --nomigrations has it."""
+
+    def __contains__(self, label):
+        return True
+
+    def __getitem__(self, label):
+        return None
+
+
+@COMMITTED
+@pytest.mark.parametrize(
+    "modules", [{"django_mqlite": None}, NoMigrations()], ids=["one app", "every app"]
+)
+def test_migrate_without_migrations_creates_same_schema(migrated_again, settings, modules):
+    call_command("migrate", "django_mqlite", "zero", verbosity=0)
+    settings.MQLITE = {"QUEUES": {"declared": {}}}
+
+    with override_settings(MIGRATION_MODULES=modules):
+        call_command("migrate", run_syncdb=True, verbosity=0)
+        call_command("migrate", run_syncdb=True, verbosity=0)
+
+    assert schema_of(connection) == GOLDEN.read_text(encoding="utf-8")
+    assert list(Queue.objects.values_list("name", flat=True)) == ["declared"]
+    call_command("migrate", "django_mqlite", fake=True, verbosity=0)
+
+
+def test_nomigrations_of_pytest_creates_same_schema():
+    """In a process of its own, whose databases are new."""
+    environment = {name: value for name, value in os.environ.items() if "MQLITE_TEST_D" not in name}
+    command = [sys.executable, "-m", "pytest", "-q", "--nomigrations", "-p", "no:cacheprovider"]
+    tests = ["tests/migrations/test_schema.py", "-k", "golden"]
+
+    done = subprocess.run(
+        [*command, *tests], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout
 
 
 @COMMITTED
