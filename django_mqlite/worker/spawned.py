@@ -10,6 +10,7 @@ from multiprocessing.connection import wait
 from threading import Thread
 
 from .options import WorkerOptions, worker_name
+from .stop import Stop, ignore, stop_on_signals
 
 
 def work(options: WorkerOptions, unique: str) -> None:
@@ -18,14 +19,15 @@ def work(options: WorkerOptions, unique: str) -> None:
     `unique` is the part of its name that the supervisor knows beforehand; the pid is the other.
     """
     # Ctrl-C goes to the whole group of processes; the supervisor says what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore(signal.SIGINT)
+    # Handlers start processes as this platform does, not as the supervisor has started this one.
+    multiprocessing.set_start_method(None, force=True)
     import django  # noqa: PLC0415 - a spawned process begins with nothing set up
 
     django.setup()
     from ..handlers import get_handlers  # noqa: PLC0415 - after setup
     from ..logs import be_heard  # noqa: PLC0415 - after setup
     from .child import run_child  # noqa: PLC0415 - after setup
-    from .stop import Stop, stop_on_signals  # noqa: PLC0415 - after setup
 
     be_heard()
     stop = Stop()

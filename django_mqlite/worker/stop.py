@@ -4,13 +4,18 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import Event, Thread, local
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+DEFAULTS: Mapping[signal.Signals, Any] = {
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGINT: signal.default_int_handler,
+}
+"""What Python does about them when a process begins."""
 
 
 class Stop:
@@ -66,11 +71,15 @@ def stop_on_signals(
     even while the main thread waits for a lock of the database, and a thread reads it there. (Work
     in a handler itself, setting an Event for one, can deadlock with the code it interrupts.)
     """
+    expected = tuple(signals)
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     former_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    former = {number: signal.signal(number, _nothing) for number in signals}
-    watch = Thread(target=_watch, args=(reader, stop, insist), name="mqlite-signals", daemon=True)
+    former = {number: signal.getsignal(number) for number in expected}
+    for number in expected:
+        ignore(number)
+    arguments = (reader, stop, expected, insist)
+    watch = Thread(target=_watch, args=arguments, name="mqlite-signals", daemon=True)
     watch.start()
     try:
         yield
@@ -82,16 +91,58 @@ def stop_on_signals(
         watch.join()
 
 
+def ignore(number: signal.Signals) -> None:
+    """Keep the signal from this process alone; SIG_IGN would reach the programs it starts."""
+    signal.signal(number, _nothing)
+
+
 def _nothing(number: int, frame: FrameType | None) -> None:
     """Its being there keeps the default action away."""
 
 
-def _watch(reader: socket.socket, stop: Stop, insist: bool) -> None:
+def _watch(
+    reader: socket.socket, stop: Stop, signals: Collection[signal.Signals], insist: bool
+) -> None:
     with reader:
         while number := reader.recv(1):
-            if number[0] not in SIGNALS:
+            if number[0] not in signals:
                 continue
             if stop.requested and insist:
                 sys.stderr.write("second signal: leaving at once, leases run out by themselves\n")
                 stop.leave(128 + number[0])
             stop.request()
+
+
+# A handler may fork. Its child shares the socket, and a signal that is meant for the child would
+# stop the worker; so the signals wait until the child has Python's own handlers again.
+
+_before_fork = local()
+
+
+def _block_signals() -> None:
+    _before_fork.mask = None
+    if _ours():
+        _before_fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def _unblock_signals() -> None:
+    if _before_fork.mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _before_fork.mask)
+
+
+def _reset_signals() -> None:
+    if _before_fork.mask is not None:
+        signal.set_wakeup_fd(-1)
+        for number in _ours():
+            signal.signal(number, DEFAULTS[number])
+    _unblock_signals()
+
+
+def _ours() -> list[signal.Signals]:
+    return [number for number in SIGNALS if signal.getsignal(number) is _nothing]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_block_signals, after_in_parent=_unblock_signals, after_in_child=_reset_signals
+    )

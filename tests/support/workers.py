@@ -29,6 +29,15 @@ SETTINGS = "tests.support.worker_settings"
 ALIAS = "worker"
 
 
+class WorkerRouter:
+    """Everything goes to the workers' database."""
+
+    def db_for_read(self, model: type, **hints: Any) -> str:
+        return ALIAS
+
+    db_for_write = db_for_read
+
+
 @dataclass(frozen=True, kw_only=True)
 class Worker:
     """A process that runs a command of the project; its output goes to `log`."""

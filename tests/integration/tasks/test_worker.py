@@ -8,16 +8,7 @@ from django.test import override_settings
 from django_mqlite.task_backend.compat import TaskResultStatus
 from tests.support.waiting import wait_until
 from tests.support.worker_app.tasks import double, double_async
-from tests.support.workers import ALIAS
-
-
-class WorkerRouter:
-    """Tasks go to the workers' database."""
-
-    def db_for_read(self, model, **hints):
-        return ALIAS
-
-    db_for_write = db_for_read
+from tests.support.workers import WorkerRouter
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,65 @@
+"""Handlers and tasks that start processes: theirs are not the worker, and behave as anywhere."""
+
+import multiprocessing
+import os
+from functools import partial
+
+import pytest
+from django.test import override_settings
+
+from django_mqlite import enqueue
+from tests.support.forking_app import FORKING, tasks
+from tests.support.waiting import wait_until
+from tests.support.workers import WorkerRouter
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="NOT TESTED: there is no fork on this system"
+)
+
+EXPECTED = {
+    "terminate": -15,
+    "interrupt": 1,
+    "fork": -15,
+    "run": 0,
+    "map_in_pool": [1, 2],
+    "map_in_executor": [1, 2],
+    "name_start_method": multiprocessing.get_context().get_start_method(),
+    "set_django_up": [True, True],
+}
+
+FLAVOURS = {
+    "plain": partial(enqueue, "fork"),
+    "atomic": partial(enqueue, "fork-atomic"),
+    "async": partial(enqueue, "fork-async"),
+    "task": tasks.fork.enqueue,
+    "async task": tasks.fork_in_a_loop.enqueue,
+}
+
+
+@pytest.fixture(autouse=True)
+def into_the_workers_database(database):
+    for queue in ("fork", "fork-atomic", "fork-async"):
+        database.queue(queue)
+    with override_settings(DATABASE_ROUTERS=[WorkerRouter()]):
+        yield
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("start", ["--threads=2", "--processes=2"])
+def test_processes_started_by_handlers_behave_as_anywhere(database, start, flavour):
+    for way in EXPECTED:
+        FLAVOURS[flavour]({"way": way, "outcome": database.file(way)})
+
+    worker = database.start(start, **FORKING)
+    outcomes = {way: database.beside / way for way in EXPECTED}
+    wait_until(
+        lambda: all(file.exists() for file in outcomes.values()), "the processes to end", seconds=60
+    )
+
+    found = {way: file.read_text() for way, file in outcomes.items()}
+    assert found == {way: repr(outcome) for way, outcome in EXPECTED.items()}
+    wait_until(lambda: database.left() == 0, "the messages to be settled")
+    worker.terminate()
+    assert worker.exit_code() == 0, worker.output
+    assert database.dead_letters() == []
+    assert database.is_sound()

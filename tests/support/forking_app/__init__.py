@@ -1,0 +1,6 @@
+"""An app whose handlers and tasks start processes, for tests with real workers.
+
+A worker has it when it is started with `**FORKING`; the queues are made by the test.
+"""
+
+FORKING = {"DJANGO_SETTINGS_MODULE": "tests.support.forking_settings"}

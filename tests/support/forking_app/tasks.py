@@ -1,0 +1,15 @@
+"""The same as tasks."""
+
+from django_mqlite.task_backend.compat import task
+
+from .ways import take
+
+
+@task()
+def fork(order):
+    take(order)
+
+
+@task()
+async def fork_in_a_loop(order):
+    take(order)
