@@ -11,7 +11,7 @@ from .fields import iso
 from .spoken import length, time_of
 from .store.explain import COUNT_AHEAD_TO, Situation
 from .types import Explanation, State, WorkerRecord
-from .workers import SEEN_WITHIN_MS
+from .workers import was_seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Surroundings:
 
     def lives(self, worker: WorkerRecord) -> bool:
         """Whether it has written of late."""
-        return worker.seen_at >= self.now - SEEN_WITHIN_MS
+        return was_seen(worker, now=self.now)
 
     def workers_of(self, queue: str) -> list[WorkerRecord]:
         """The live ones that serve the queue."""

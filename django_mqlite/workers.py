@@ -24,10 +24,15 @@ SEEN_WITHIN_MS = 60_000
 """A worker writes every 15 s; one that has missed four times does not count."""
 
 
+def was_seen(record: WorkerRecord, *, now: int) -> bool:
+    """Whether it has written of late; no entry from the future counts, left by a clock set back."""
+    return abs(now - record.seen_at) <= SEEN_WITHIN_MS
+
+
 def live_workers(using: str) -> list[WorkerRecord]:
     """Those of registered_workers() that have written of late."""
-    since = clock.now_ms() - SEEN_WITHIN_MS
-    return [worker for worker in registered_workers(using) if worker.seen_at >= since]
+    now = clock.now_ms()
+    return [worker for worker in registered_workers(using) if was_seen(worker, now=now)]
 
 
 def registered_workers(using: str) -> list[WorkerRecord]:

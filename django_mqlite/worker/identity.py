@@ -1,6 +1,7 @@
 """Which process a worker is, so that a reused pid or another container is never mistaken for it."""
 
 import os
+import socket
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ import psutil
 class ProcessIdentity:
     """A process, wherever it runs; `started_at` in seconds, see _started_at()."""
 
+    host: str
     boot_id: str
     pid_namespace: int
     pid: int
@@ -25,16 +27,39 @@ class ProcessIdentity:
     @property
     def is_gone(self) -> bool:
         """Whether it surely lives no more. False where we cannot know."""
-        if not self.is_here or self == this_process():
+        if not self.is_here:
+            return self._is_of_former_boot
+        if self == this_process():
             return False
+        return not _exists(self.pid) or self._has_successor
+
+    @property
+    def _is_of_former_boot(self) -> bool:
+        known = not any(boot.startswith(NAMELESS) for boot in (self.boot_id, boot_id()))
+        return known and self.boot_id != boot_id() and self.host == socket.gethostname()
+
+    @property
+    def _has_successor(self) -> bool:
+        """Whether another process has its pid by now, or nothing but the pid is left of it."""
         try:
             process = psutil.Process(self.pid)
-            return process.status() == psutil.STATUS_ZOMBIE or self._is_another(process)
-        except psutil.NoSuchProcess:
-            return True
+            is_another = abs(_started_at(process) - self.started_at) > 2
+            return is_another or process.status() == psutil.STATUS_ZOMBIE
+        except (psutil.Error, OSError):  # hidden from this user, or it has ended this very moment
+            return False
 
-    def _is_another(self, process: psutil.Process) -> bool:
-        return abs(_started_at(process) - self.started_at) > 2  # psutil counts in whole seconds
+
+def _exists(pid: int) -> bool:
+    """Ask the kernel: in /proc the processes of other users may be hidden."""
+    if os.name == "nt":
+        return psutil.pid_exists(pid)  # there a signal, even 0, would end it
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def this_process() -> ProcessIdentity:
@@ -45,6 +70,7 @@ def this_process() -> ProcessIdentity:
 @cache  # one entry, and one more in a forked process
 def _process(pid: int) -> ProcessIdentity:
     return ProcessIdentity(
+        host=socket.gethostname(),
         boot_id=boot_id(),
         pid_namespace=pid_namespace(),
         pid=pid,
@@ -58,17 +84,26 @@ def _started_at(process: psutil.Process) -> float:
     Linux counts from the boot, and psutil adds a boot time that moves whenever the wall clock is
     set: by that every worker would be taken for another process, and lose its leases.
     """
-    booted = psutil.boot_time() if psutil.LINUX else 0.0  # first, or old releases remember another
-    return process.create_time() - booted
+    if not psutil.LINUX:
+        return process.create_time()
+    stat = Path(psutil.PROCFS_PATH, str(process.pid), "stat").read_bytes()
+    after_name = stat.rpartition(b")")[2].split()
+    return int(after_name[19]) / os.sysconf("SC_CLK_TCK")
+
+
+NAMELESS = "boot-of-"
 
 
 @cache
 def boot_id() -> str:
-    """Changes with every start of the machine and is the same in its containers."""
+    """Changes with every start of the machine and is the same in its containers.
+
+    Where the system tells no such thing, the name of the host stands for it.
+    """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        return f"booted-{psutil.boot_time():.0f}"
+        return f"{NAMELESS}{socket.gethostname()}"
 
 
 @cache

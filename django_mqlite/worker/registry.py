@@ -11,16 +11,13 @@ from ..maintenance import release_worker
 from ..models import Message
 from ..tallies import Tally
 from ..types import WorkerRecord
-from ..workers import forget, register, registered_workers
+from ..workers import forget, register, registered_workers, was_seen
 from .identity import ProcessIdentity, boot_id, this_process
 from .options import WorkerOptions
 from .sweeps import BATCH
 
 WRITE_EVERY = 15.0
 """Seconds between two writes of a worker that does nothing else."""
-
-STALE_AFTER_MS = 60_000
-"""A worker that has not written for so long, and that we cannot see, is taken for gone."""
 
 
 class Entry:
@@ -49,7 +46,7 @@ class Entry:
             self._options.using,
             WorkerRecord(
                 worker=self._options.name,
-                host=socket.gethostname(),
+                host=self._process.host,
                 boot_id=self._process.boot_id,
                 pid_namespace=self._process.pid_namespace,
                 pid=self._process.pid,
@@ -77,12 +74,13 @@ def release_gone(using: str) -> int:
     container's is never taken for a worker's. Entries of workers elsewhere are only forgotten when
     they are stale: their leases run out by themselves.
     """
-    released = 0
+    released, now = 0, clock.now_ms()
     for record in registered_workers(using):
-        if identity_of(record).is_gone:
+        identity = identity_of(record)
+        if identity.is_gone:
             released += release_all(using, record.worker, "its process is gone")
             forget(using, record.worker)
-        elif record.seen_at < clock.now_ms() - STALE_AFTER_MS and not identity_of(record).is_here:
+        elif not (identity.is_here or was_seen(record, now=now)):
             forget(using, record.worker)
     return released
 
@@ -100,6 +98,7 @@ def release_all(using: str, worker: str, reason: str) -> int:
 def identity_of(record: WorkerRecord) -> ProcessIdentity:
     """The process that the record is of."""
     return ProcessIdentity(
+        host=record.host,
         boot_id=record.boot_id,
         pid_namespace=record.pid_namespace,
         pid=record.pid,
@@ -110,10 +109,12 @@ def identity_of(record: WorkerRecord) -> ProcessIdentity:
 def other_machine(using: str) -> WorkerRecord | None:
     """A live worker of another machine on the same file, which SQLite's locks do not reach.
 
-    Told by the kernel's boot id, never by the host's name, which changes with every container.
+    Told by the kernel's boot id, not by the host's name, which changes with every container. The
+    same name with another boot id is this machine, before it was started again.
     """
-    fresh = clock.now_ms() - STALE_AFTER_MS
+    now = clock.now_ms()
     for record in registered_workers(using):
-        if record.boot_id != boot_id() and record.seen_at >= fresh:
+        is_here = record.boot_id == boot_id() or record.host == socket.gethostname()
+        if not is_here and was_seen(record, now=now):
             return record
     return None

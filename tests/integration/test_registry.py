@@ -15,20 +15,21 @@ from django.test.utils import CaptureQueriesContext
 from django_mqlite.models import Message
 from django_mqlite.types import WorkerRecord
 from django_mqlite.worker import registry
-from django_mqlite.worker.identity import ProcessIdentity, _process, this_process
-from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.registry import (
-    STALE_AFTER_MS,
-    WRITE_EVERY,
-    Entry,
-    other_machine,
-    release_gone,
+from django_mqlite.worker.identity import (
+    NAMELESS,
+    ProcessIdentity,
+    _process,
+    this_process,
 )
-from django_mqlite.workers import register, registered_workers
+from django_mqlite.worker.options import WorkerOptions
+from django_mqlite.worker.registry import WRITE_EVERY, Entry, other_machine, release_gone
+from django_mqlite.workers import SEEN_WITHIN_MS, live_workers, register, registered_workers
+from tests.support.another_user import judged_by_another_user
 from tests.support.verbs import claim_one, row_of, state_of
 from tests.support.waiting import wait_until
 
 OTHER_BOOT = "another-boot"
+ELSEWHERE = {"host": "far", "boot_id": OTHER_BOOT}
 PARENT = os.getppid()
 ONLY_US = ("--threads=1", "--queues=jobs")
 
@@ -58,7 +59,7 @@ def record(**facts) -> WorkerRecord:
     me = this_process()
     values = {
         "worker": "w2",
-        "host": "host",
+        "host": me.host,
         "boot_id": me.boot_id,
         "pid_namespace": me.pid_namespace,
         "pid": me.pid,
@@ -85,7 +86,6 @@ def test_a_worker_says_who_it_is_and_what_it_does(entry, clock):
     (found,) = registered_workers("default")
     assert found == replace(
         record(worker="w1", queues=("jobs", "more"), slots=3, in_flight=2),
-        host=found.host,
         started_at=clock.ms,
         seen_at=clock.ms,
     )
@@ -153,12 +153,24 @@ def test_a_process_that_lives_is_not_gone_because_the_clock_was_set(set_clock, s
     ("facts", "gone"),
     [
         ({"started_at": -60.0}, True),
-        ({"started_at": -60.0, "boot_id": OTHER_BOOT}, False),
+        ({"boot_id": OTHER_BOOT}, True),
+        ({"boot_id": OTHER_BOOT, "pid_namespace": 1}, True),
+        ({"boot_id": f"{NAMELESS}here"}, False),
+        ({"started_at": -60.0, **ELSEWHERE}, False),
         ({"started_at": -60.0, "pid_namespace": 1}, False),
         ({"pid": 2**22 + 1}, True),
         ({"pid": 2**22 + 1, "pid_namespace": 1}, False),
     ],
-    ids=["reused pid", "other boot", "other namespace", "no such pid", "no such pid elsewhere"],
+    ids=[
+        "reused pid",
+        "former boot",
+        "former boot of a container",
+        "boot that cannot be told",
+        "other host",
+        "other namespace",
+        "no such pid",
+        "no such pid elsewhere",
+    ],
 )
 def test_only_a_process_that_we_could_see_is_judged(facts, gone):
     found: ProcessIdentity = replace(this_process(), **facts)
@@ -180,7 +192,7 @@ def test_what_a_process_that_is_gone_held_is_released_at_once(queue):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    "facts", [{}, {"boot_id": OTHER_BOOT}, {"pid_namespace": 1}], ids=["alive", "boot", "namespace"]
+    "facts", [{}, ELSEWHERE, {"pid_namespace": 1}], ids=["alive", "machine", "namespace"]
 )
 def test_a_live_lease_of_one_that_cannot_be_judged_is_left_alone(queue, facts):
     register("default", record(**facts))
@@ -193,12 +205,12 @@ def test_a_live_lease_of_one_that_cannot_be_judged_is_left_alone(queue, facts):
 
 
 @pytest.mark.django_db
-def test_an_entry_of_another_boot_is_forgotten_when_it_is_stale_and_its_leases_run_out(
+def test_an_entry_of_another_machine_is_forgotten_when_it_is_stale_and_its_leases_run_out(
     queue, clock
 ):
-    register("default", record(boot_id=OTHER_BOOT))
+    register("default", record(**ELSEWHERE))
     message = held(queue, worker="w2", lock_duration=3_600)
-    clock.advance(STALE_AFTER_MS / 1000)
+    clock.advance(SEEN_WITHIN_MS / 1000)
     release_gone("default")
     assert len(registered_workers("default")) == 1
 
@@ -239,15 +251,62 @@ def test_a_killed_worker_is_noticed_by_another_within_two_seconds(database):
     assert registered_workers("worker") == []
 
 
+# Other users
+
+
+@pytest.mark.skipif(
+    not (psutil.LINUX and os.geteuid() == 0), reason="NOT TESTED: only root becomes another user"
+)
+@pytest.mark.parametrize("hidepid", [0, 1, 2])
+def test_a_process_of_another_user_that_lives_is_not_gone(hidepid):
+    alive = this_process()
+    assert judged_by_another_user(lambda: alive.is_gone, hidepid=hidepid) is False
+
+    dead = replace(alive, pid=2**22 + 1)
+    assert judged_by_another_user(lambda: dead.is_gone, hidepid=hidepid) is True
+
+
+# Before the machine was started again
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("behind", [0, 3_600])
+def test_after_a_reboot_nobody_waits_for_the_workers_before_it(queue, clock, behind):
+    register("default", record(boot_id=OTHER_BOOT))
+    message = held(queue, worker="w2", lock_duration=3_600)
+    clock.advance(-behind)
+
+    assert other_machine("default") is None
+    assert release_gone("default") == 1
+
+    assert state_of(message) == "active"
+    assert registered_workers("default") == []
+
+
+@pytest.mark.django_db
+def test_an_entry_from_the_future_holds_nobody_up(clock):
+    register("default", record(**ELSEWHERE))
+
+    clock.advance(-SEEN_WITHIN_MS / 1000)
+    assert len(live_workers("default")) == 1
+    assert other_machine("default").worker == "w2"
+
+    clock.advance(-0.001)
+    assert live_workers("default") == []
+    assert other_machine("default") is None
+    release_gone("default")
+    assert registered_workers("default") == []
+
+
 # Other machines
 
 
 @pytest.mark.django_db
-def test_another_machine_is_one_of_another_boot_that_was_seen_of_late(clock):
-    register("default", record(boot_id=OTHER_BOOT))
+def test_another_machine_is_one_of_another_boot_and_name_that_was_seen_of_late(clock):
+    register("default", record(**ELSEWHERE))
     assert other_machine("default").worker == "w2"
 
-    clock.advance(STALE_AFTER_MS / 1000 + 0.001)
+    clock.advance(SEEN_WITHIN_MS / 1000 + 0.001)
 
     assert other_machine("default") is None
 
@@ -260,7 +319,7 @@ def test_a_container_of_this_machine_is_no_other_machine(clock):
 
 
 def test_a_worker_waits_while_another_machine_is_at_work_on_the_file(database):
-    register("worker", record(worker="far:1:abcd", host="far", boot_id=OTHER_BOOT))
+    register("worker", record(worker="far:1:abcd", **ELSEWHERE))
     message = database.enqueue("jobs")
     worker = database.start(*ONLY_US)
     worker.wait_said("worker far:1:abcd of another machine (far)")
@@ -279,7 +338,7 @@ def test_a_worker_waits_while_another_machine_is_at_work_on_the_file(database):
 
 
 def test_a_worker_that_waits_for_another_machine_can_be_stopped(database):
-    register("worker", record(worker="far:1:abcd", host="far", boot_id=OTHER_BOOT))
+    register("worker", record(worker="far:1:abcd", **ELSEWHERE))
     database.enqueue("jobs")
     worker = database.start(*ONLY_US)
     worker.wait_said("of another machine")
