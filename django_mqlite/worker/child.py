@@ -11,6 +11,7 @@ from django.db import Error
 from ..handlers import Handler
 from ..models import Message
 from .consumer import Consumer
+from .database_file import watched
 from .event_loop import EventLoop
 from .executor import Executor
 from .lease_keeper import LeaseKeeper
@@ -58,10 +59,13 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Sto
         reaper=Reaper(options.using) if options.reaper else None,
         entry=entry,
     )
-    logger.info("worker %s serves %s", options.name, ", ".join(options.queues))
     error = None
     try:
-        with burst_progress(options.using, options.queues, wanted=options.burst) as advance:
+        with (
+            watched(options.using, stop),
+            burst_progress(options.using, options.queues, wanted=options.burst) as advance,
+        ):
+            logger.info("worker %s serves %s", options.name, ", ".join(options.queues))
             consumer.on_claimed = advance
             consumer.run()
     except Error as caught:

@@ -10,7 +10,6 @@ from ..deliveries import Settlement
 from ..exceptions import QueueNotFound
 from ..models import Message
 from ..types import Abandonment, Completion, State
-from .database_file import DatabaseFile
 from .executor import Finished
 from .faults import Faults
 from .memory import Memory
@@ -55,7 +54,6 @@ class Consumer:
         self._entry = entry
         self._parent = None if options.supervised else Parent()
         self._memory = Memory(options.max_memory_mb)
-        self._file = DatabaseFile(options.using)
         self._reap_at = 0.0
         self._version = -1
         self._look = True
@@ -72,7 +70,6 @@ class Consumer:
         Raises what the database failed with when there is no more hope.
         """
         while not self._done:
-            self._file.check(self._stop)
             self._wakeup.wait(self.poll())
             connections[self._options.using].queries_log.clear()  # with DEBUG Django remembers them
         if self._pool.running:

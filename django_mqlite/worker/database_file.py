@@ -1,9 +1,15 @@
-"""Whether the database is still the file that was opened."""
+"""Whether the database is still the files that were opened."""
 
 import logging
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+
+from django.db import Error, connections
 
 from ..doorbell import database_path
+from ..store.storage import file_facts
 from .stop import Stop
 
 logger = logging.getLogger("django_mqlite.worker")
@@ -11,36 +17,74 @@ logger = logging.getLogger("django_mqlite.worker")
 LOOK_EVERY = 1.0
 """Seconds between two looks."""
 
+SIDECARS = ("-wal", "-shm")
 
-class DatabaseFile:
-    """A file put in its place would go unnoticed: SQLite works on with the one it has open.
+Identity = tuple[int, int]
 
-    It is looked up, never opened: closing it would drop SQLite's locks.
+
+@contextmanager
+def watched(using: str, stop: Stop) -> Iterator[None]:
+    """Leave the process at once when another file or none has taken the place of one of them.
+
+    SQLite works on with the files that it has open, so whatever is written from then on is lost
+    though it was acknowledged. From a thread, because the others may wait for a lock.
+    """
+    path = database_path(using)
+    if path is None:
+        yield
+        return
+    files = DatabaseFiles(using, path)
+    ended = Event()
+    thread = Thread(target=_watch, args=(files, ended, stop), name="mqlite-file", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _watch(files: "DatabaseFiles", ended: Event, stop: Stop) -> None:
+    while not ended.wait(LOOK_EVERY):
+        if gone := files.gone():
+            logger.error(
+                "%s was replaced or removed; this process ends, to be started on the files that "
+                "are there now. While a process uses a database, nothing but SQLite may open, move "
+                "or remove its files",
+                gone,
+            )
+            stop.leave(1)  # without closing: SQLite would write the lost log into the file
+
+
+class DatabaseFiles:
+    """The file of the database and SQLite's two beside it, as they were when they were opened.
+
+    They are looked up, never opened: closing one would drop SQLite's locks.
     """
 
-    def __init__(self, using: str) -> None:
-        self._path = database_path(using)
-        self._opened = self._look()
-        self._look_at = 0.0
+    def __init__(self, using: str, path: Path) -> None:
+        with suppress(Error):  # whoever works with it says so
+            file_facts(connections[using])  # from the first read on they are there, and stay
+        real = path.resolve()  # beside which SQLite puts them
+        self._seen: dict[Path, Identity | None] = dict.fromkeys(
+            [path, *(Path(f"{real}{suffix}") for suffix in SIDECARS)]
+        )
+        self.gone()
 
-    def check(self, stop: Stop) -> None:
-        """Ask to stop, once, where another file or none has taken its place in the last second."""
-        if time.monotonic() < self._look_at:
-            return
-        self._look_at = time.monotonic() + LOOK_EVERY
-        if self._look() != self._opened and not stop.requested:
-            logger.error(
-                "%s was replaced or removed; this process ends, to be started on the file that "
-                "is there now. Stop workers before putting a file in the place of their database",
-                self._path,
-            )
-            stop.request(failed=True)
+    def gone(self) -> Path | None:
+        """The first that is not the file that it was. One that was never there may come yet."""
+        for path, before in self._seen.items():
+            now = _identity(path)
+            if before is None:
+                self._seen[path] = now
+            elif now != before:
+                return path
+        return None
 
-    def _look(self) -> tuple[int, int] | None:
-        if self._path is None:
-            return None
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -8,7 +8,7 @@ from contextlib import suppress
 from django.db import Error
 
 from ..maintenance import next_event_in
-from .database_file import DatabaseFile
+from .database_file import watched
 from .faults import Faults
 from .options import WorkerOptions
 from .registry import Entry, release_gone
@@ -60,15 +60,14 @@ class Reaper:
     def run(self, stop: Stop) -> None:
         """Reap until asked to stop: a process of its own, beside workers that do not reap.
 
-        It is on the register like a worker, one without queues, so that people can see it. Asks to
-        stop itself, with `stop.failed`, when the database was replaced by another file.
+        It is on the register like a worker, one without queues, so that people can see it.
         """
         faults = Faults()
-        file = DatabaseFile(self._using)
         entry = Entry(WorkerOptions(using=self._using, queues=(), threads=0))
-        logger.info("the reaper reaps in database %r", self._using)
-        while not stop.wait(self._rest(faults, entry)):
-            file.check(stop)
+        with watched(self._using, stop):
+            logger.info("the reaper reaps in database %r", self._using)
+            while not stop.wait(self._rest(faults, entry)):
+                pass
         with suppress(Error):  # it is forgotten when it is stale
             entry.remove()
         logger.info("the reaper stops")

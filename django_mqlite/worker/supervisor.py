@@ -17,7 +17,7 @@ from django.db import Error, connections
 
 from ..handlers import Handler
 from ..workers import forget, registered_workers
-from .database_file import DatabaseFile
+from .database_file import watched
 from .faults import Faults, advice
 from .kept import KeptLeases
 from .options import WorkerOptions, unique_part, worker_name
@@ -84,19 +84,21 @@ class Supervisor:
         self._start_at = 0.0
         self._kept = KeptLeases(options.using, handlers)
         self._faults = Faults()
-        self._file = DatabaseFile(options.using)
         self._bell, self._ring = socket.socketpair()
         stop.on_request(partial(self._ring.sendall, b"!"))
-        stop.on_leave(self._kill_all)
+        stop.on_leave(partial(self._kill_all, "nobody watches it any more"))
 
     def run(self) -> int:
         """Supervise until asked to stop, or until a burst is over; the exit code.
 
         Raises what the database failed with when there is no more hope; the children are gone then.
         """
+        with watched(self._options.using, self._stop):
+            return self._run()
+
+    def _run(self) -> int:
         try:
             while not self._done:
-                self._file.check(self._stop)
                 queries = connections[self._options.using].queries_log
                 queries.clear()  # with DEBUG Django remembers them
                 sentinels = [child.process.sentinel for child in self._children]
@@ -193,7 +195,7 @@ class Supervisor:
         deadline = time.monotonic() + self._options.shutdown_timeout + KILL_AFTER
         while self._alive and time.monotonic() < deadline:
             wait([child.process.sentinel for child in self._alive], self._keep_while_draining())
-        self._kill_all()
+        self._kill_all("it has not ended in time")
         for child in self._children:
             child.process.join()
         self._bury()
@@ -202,6 +204,6 @@ class Supervisor:
     def _alive(self) -> list[Child]:
         return [child for child in self._children if child.process.exitcode is None]
 
-    def _kill_all(self) -> None:
+    def _kill_all(self, why: str) -> None:
         for child in self._alive:
-            child.kill("it has not ended in time")
+            child.kill(why)

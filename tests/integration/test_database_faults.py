@@ -4,8 +4,10 @@ Locked at the moment of settling: test_runworker.py. How long the rests are: uni
 """
 
 import logging
+import re
 import shutil
 from itertools import count
+from pathlib import Path
 
 import pytest
 from django.db import OperationalError, connection
@@ -15,9 +17,11 @@ from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
 from django_mqlite.worker import faults
 from django_mqlite.worker.child import Ended, run_child
+from django_mqlite.worker.database_file import LOOK_EVERY, DatabaseFiles
 from django_mqlite.worker.lease_keeper import LeaseKeeper
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.stop import Stop
+from tests.support import engines
 from tests.support.unruly_app import UNRULY
 from tests.support.verbs import state_of
 from tests.support.waiting import wait_until
@@ -105,33 +109,83 @@ def test_a_database_that_becomes_read_only_is_told_and_settled_once_it_can_be(
 # Replaced
 
 
-@pytest.mark.parametrize("how", ["replaced", "removed"])
-@pytest.mark.parametrize(("command", "ready"), [("runworker", "serves"), ("runreaper", "reaps")])
-def test_a_process_whose_file_is_taken_away_says_so_and_ends(database, command, ready, how):
-    worker = database.run(command)
-    worker.wait_said(f" {ready} ")
+def remove(path, beside):
+    path.rename(beside / "gone")
+
+
+def replace(path, beside):
+    copy = shutil.copy(path, beside / "restored")
+    shutil.move(copy, path)
+
+
+STARTS = {
+    "worker": (["runworker", "--no-reaper"], 1),
+    "processes": (["runworker", "--processes=2", "--threads=1"], 2),
+    "reaper": (["runreaper"], 1),
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("take_away", [replace, remove])
+def test_a_process_whose_file_is_taken_away_says_so_and_ends(database, take_away, suffix, start):
+    command, count = STARTS[start]
+    worker = database.run(*command)
+    ready = lambda: len(re.findall(" serves | reaps ", worker.output))  # noqa: E731
+    wait_until(lambda: ready() == count, "every process to be ready")
     database.close()
-    if how == "replaced":
-        copy = shutil.copy(database.path, database.beside / "restored.sqlite3")
-        shutil.move(copy, database.path)
-    else:
-        database.path.rename(database.beside / "gone.sqlite3")
+
+    take_away(Path(f"{database.path}{suffix}"), database.beside)
 
     assert worker.exit_code() == 1
-
-    assert worker.output.count("was replaced or removed") == 1
+    assert f"queue.sqlite3{suffix} was replaced or removed" in worker.output
     assert "Traceback" not in worker.output
 
 
-def test_a_supervisor_and_its_children_end_as_well(database):
-    worker = database.start("--processes=2", "--threads=1")
-    wait_until(lambda: worker.output.count(" serves ") == 2, "the children to serve")
+@pytest.mark.parametrize("start", ["--threads=2", "--processes=2"])
+def test_a_handler_at_work_does_not_keep_a_process_whose_log_is_removed(database, start):
+    database.queue("jobs", lock_duration=600)
+    steps = {"started": database.file("started"), "wait_for": database.file("never")}
+    database.enqueue("jobs", steps)
+    worker = database.start(start, "--queues=jobs")
+    wait_until((database.beside / "started.1").exists, "the handler to start")
     database.close()
-    copy = shutil.copy(database.path, database.beside / "restored.sqlite3")
-    shutil.move(copy, database.path)
+
+    remove(Path(f"{database.path}-wal"), database.beside)
+
+    assert worker.exit_code() == 1
+    assert "queue.sqlite3-wal was replaced or removed" in worker.output
+
+
+def test_a_handler_that_opens_the_file_lets_others_remove_the_log_which_is_noticed(database):
+    database.queue("opens")
+    message = database.enqueue("opens")
+    worker = database.start("--queues=opens", **UNRULY)
+    wait_until(lambda: database.state(message) == "gone", "the handler to end")
+
+    database.close()  # as the last one, as far as SQLite can see
 
     assert worker.exit_code() == 1
     assert "was replaced or removed" in worker.output
+
+
+def test_looks_at_the_files_are_frequent_enough_to_be_within_two_seconds():
+    assert LOOK_EVERY <= 1
+
+
+def test_files_that_are_not_there_yet_may_come(tmp_path, django_db_blocker):
+    """The file is put into write-ahead logging by another program."""
+    path = tmp_path / "queue.sqlite3"
+    path.touch()
+    with django_db_blocker.unblock(), engines.database("other", path, journal_mode="DELETE"):
+        files = DatabaseFiles("other", path)
+        assert files.gone() is None
+
+        Path(f"{path}-wal").touch()
+        assert files.gone() is None
+
+        Path(f"{path}-wal").unlink()
+        assert files.gone() == Path(f"{path}-wal")
 
 
 # The loop itself

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from django.db import connection
+
 from django_mqlite import handler
 from django_mqlite.models import Message
 from tests.support.worker_app.models import Effect
@@ -61,6 +63,13 @@ def work_too_long(message: Message) -> None:
         time.sleep(0.01)
     Path(steps["told"]).touch()
     time.sleep(60)
+
+
+@handler("opens")
+def open_the_database(message: Message) -> None:
+    """Without SQLite: closing the file drops the locks of the whole process."""
+    with Path(connection.settings_dict["NAME"]).open("rb") as file:
+        file.read(1)
 
 
 @handler("says")
