@@ -46,6 +46,7 @@ def check_deployment(**_: Any) -> list[CheckMessage]:
         *_check_atomic_requests(connection),
         *_check_timeout(connection),
         *_check_place(connection.alias),
+        *_check_aliases(connection.alias),
         *_check_atomic_handlers(),
     ]
 
@@ -119,6 +120,29 @@ def _check_place(alias: str) -> Iterator[CheckMessage]:
             hint="Give the directory, not only the file, to the user of web server and workers.",
             id="mqlite.W010",
         )
+
+
+def _check_aliases(alias: str) -> Iterator[CheckMessage]:
+    file = database_path(alias)
+    if file is None:
+        return
+    for other in connections.all():
+        if other.alias == alias or other.vendor != "sqlite":
+            continue
+        if _is_same(file, database_path(other.alias)):
+            yield Warning(
+                f"Databases {alias!r} and {other.alias!r} are the same file ({file}): a write "
+                "through one inside a transaction of the other waits for itself until the timeout.",
+                hint="Use one alias for the file.",
+                id="mqlite.W014",
+            )
+
+
+def _is_same(file: Path, other: Path | None) -> bool:
+    if other is None:
+        return False
+    both_exist = file.exists() and other.exists()
+    return file.samefile(other) if both_exist else file.resolve() == other.resolve()
 
 
 def file_system_of(directory: Path) -> str:

@@ -11,17 +11,23 @@ from pathlib import Path
 
 from django.db import connections
 
+from .places import file_of
+
 
 def database_path(using: str) -> Path | None:
     """The database's file; None for one that is not a file."""
     return _path(str(connections[using].settings_dict["NAME"]))
 
 
-@lru_cache(maxsize=16)  # of a process's few databases: taking a path apart costs more than ringing
-def _path(name: str) -> Path | None:
-    if not name or ":memory:" in name or name.startswith("file:"):
-        return None
-    return Path(name)
+# Of a process's few databases: taking a path apart costs more than ringing. Remembered, so that a
+# relative one is seen from where the process was when it was first asked for.
+_path = lru_cache(maxsize=16)(file_of)
+
+
+def sidecar(path: Path, suffix: str) -> Path:
+    """A file that belongs to the database: beside the real file, like those of SQLite."""
+    real = path.resolve()
+    return real.with_name(f"{real.name}{suffix}")
 
 
 def doorbell_path(using: str) -> Path | None:
@@ -32,7 +38,7 @@ def doorbell_path(using: str) -> Path | None:
 @lru_cache(maxsize=16)
 def _beside(name: str) -> Path | None:
     path = _path(name)
-    return None if path is None else path.with_name(f"{path.name}-doorbell")
+    return None if path is None else sidecar(path, "-doorbell")
 
 
 def ring(using: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import connections
 
-from .doorbell import database_path
+from .doorbell import database_path, sidecar
 from .exceptions import MqliteError
 from .store import storage as store
 from .transactions import in_callers_transaction, one_of_many
@@ -56,8 +56,12 @@ def storage(using: str) -> Storage:
 def wal_bytes(using: str) -> int:
     """Its size is looked up, the file is not opened: closing it would drop SQLite's locks."""
     path = database_path(using)
-    wal = Path(f"{path}-wal")
-    return wal.stat().st_size if path is not None and wal.exists() else 0
+    if path is None:
+        return 0
+    try:
+        return sidecar(path, "-wal").stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def damages(using: str) -> list[str]:

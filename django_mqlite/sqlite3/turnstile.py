@@ -7,11 +7,12 @@ interpreter from one another; processes know nothing of each other, and try.
 import os
 import time
 from collections import deque
-from pathlib import Path
 from threading import Lock, RLock
 from typing import Protocol
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 from weakref import ReferenceType, WeakValueDictionary, ref
+
+from ..places import URI, file_of
 
 LONGEST_LOOK_AWAY = 0.05
 """Seconds until a waiting thread notices that the one inside has gone without saying so."""
@@ -114,15 +115,11 @@ def turnstile_of(database: object) -> Turnstile:
 
 
 def _place(name: str) -> str | None:
-    if name in ("", ":memory:"):
-        return None
-    if not name.startswith("file:"):
-        return str(Path(name).resolve())
-    parts = urlsplit(name)
-    query = parse_qs(parts.query)
-    if query.get("mode") == ["memory"] or parts.path == ":memory:":
-        return name if query.get("cache") == ["shared"] else None
-    return str(Path(unquote(parts.path)).resolve())
+    file = file_of(name)
+    if file is not None:
+        return str(file.resolve())
+    is_shared = name.startswith(URI) and parse_qs(urlsplit(name).query).get("cache") == ["shared"]
+    return name if is_shared else None
 
 
 def _forget_all() -> None:

@@ -8,7 +8,8 @@ from threading import Event, Thread
 
 from django.db import Error, connections
 
-from ..doorbell import database_path
+from ..doorbell import database_path, sidecar
+from ..places import anchored
 from ..store.storage import file_facts
 from .stop import Stop
 
@@ -29,6 +30,7 @@ def watched(using: str, stop: Stop) -> Iterator[None]:
     SQLite works on with the files that it has open, so whatever is written from then on is lost
     though it was acknowledged. From a thread, because the others may wait for a lock.
     """
+    _anchor_names()
     path = database_path(using)
     if path is None:
         yield
@@ -42,6 +44,14 @@ def watched(using: str, stop: Stop) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+
+
+def _anchor_names() -> None:
+    """A handler may change the directory, and threads connect to a relative NAME later."""
+    for connection in connections.all():
+        if connection.vendor == "sqlite":
+            settings = connection.settings_dict  # that of every thread
+            settings["NAME"] = anchored(str(settings["NAME"]))
 
 
 def _watch(files: "DatabaseFiles", ended: Event, stop: Stop) -> None:
@@ -65,10 +75,8 @@ class DatabaseFiles:
     def __init__(self, using: str, path: Path) -> None:
         with suppress(Error):  # whoever works with it says so
             file_facts(connections[using])  # from the first read on they are there, and stay
-        real = path.resolve()  # beside which SQLite puts them
-        self._seen: dict[Path, Identity | None] = dict.fromkeys(
-            [path, *(Path(f"{real}{suffix}") for suffix in SIDECARS)]
-        )
+        files = [path, *(sidecar(path, suffix) for suffix in SIDECARS)]
+        self._seen: dict[Path, Identity | None] = dict.fromkeys(files)
         self.gone()
 
     def gone(self) -> Path | None:

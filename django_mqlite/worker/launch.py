@@ -48,7 +48,7 @@ def run_reloading(options: WorkerOptions, handlers: Mapping[str, Handler], stop:
 
     The worker stays on the main thread, where signals arrive; only the watch is in another.
     """
-    changed = Stop()
+    changed, directory = Stop(), Path.cwd()
     reloader = autoreload.StatReloader()
     seen = dict(reloader.snapshot_files())  # before anybody is told that we serve, and edits
     Thread(
@@ -57,6 +57,7 @@ def run_reloading(options: WorkerOptions, handlers: Mapping[str, Handler], stop:
     ended = run_child(options, handlers, stop)
     if changed.requested:
         logger.info("code has changed; starting anew")
+        os.chdir(directory)  # a handler may have left it, and the command line is relative to it
         os.execv(sys.executable, autoreload.get_child_arguments())  # noqa: S606 - as we were started
     return _left(ended, stop)
 

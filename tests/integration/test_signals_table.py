@@ -169,6 +169,20 @@ def test_an_idle_worker_starts_anew_when_its_code_changes(database, reloading):
     assert worker.ended_well()
 
 
+def test_it_starts_anew_where_it_began_whatever_directory_a_handler_went_to(database, reloading):
+    code, environment = reloading
+    database.queue("wanders")
+    message = database.enqueue("wanders", str(database.beside))
+    worker = database.start("--reload", "--queues=wanders", **environment).wait_ready()
+    wait_until(lambda: database.state(message) == "gone", "the handler to end")
+
+    change(code)
+    wait_until(lambda: starts(worker) == 2, "the new start")
+
+    worker.terminate()
+    assert worker.ended_well()
+
+
 def test_a_busy_worker_ends_its_handlers_before_it_starts_anew(database, busy, go_on, reloading):
     code, environment = reloading
     worker, message = busy("--reload", **environment)

@@ -15,6 +15,7 @@ from django.db import connection
 
 from django_mqlite import handler
 from django_mqlite.models import Message
+from django_mqlite.worker.database_file import LOOK_EVERY
 from tests.support.worker_app.models import Effect
 
 logger = logging.getLogger("shop")
@@ -70,6 +71,13 @@ def open_the_database(message: Message) -> None:
     """Without SQLite: closing the file drops the locks of the whole process."""
     with Path(connection.settings_dict["NAME"]).open("rb") as file:
         file.read(1)
+
+
+@handler("wanders")
+def change_the_directory(message: Message) -> None:
+    """And stay long enough for the worker to look at the files of its database."""
+    os.chdir(message.data)
+    time.sleep(1.5 * LOOK_EVERY)
 
 
 @handler("says")

@@ -1,0 +1,28 @@
+"""Which file SQLite opens by a name or a URI."""
+
+from pathlib import Path
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+URI = "file:"
+
+
+def file_of(name: str) -> Path | None:
+    """The file, as seen from the current directory; None for memory and what is temporary."""
+    if name in ("", ":memory:"):
+        return None
+    if not name.startswith(URI):
+        return Path(name).absolute()
+    parts = urlsplit(name)
+    query = parse_qs(parts.query)
+    in_memory = query.get("mode") == ["memory"] or query.get("vfs") == ["memdb"]
+    if in_memory or parts.path in ("", ":memory:"):
+        return None
+    return Path(unquote(parts.path)).absolute()
+
+
+def anchored(name: str) -> str:
+    """The same file from whatever directory."""
+    file = file_of(name)
+    if file is None or not name.startswith(URI):
+        return str(file or name)
+    return urlsplit(name)._replace(netloc="", path=quote(str(file))).geturl()

@@ -1,0 +1,53 @@
+"""Which file a name or a URI stands for."""
+
+from pathlib import Path
+
+import pytest
+
+from django_mqlite.places import anchored, file_of
+from django_mqlite.sqlite3.driver import Database
+
+HERE = Path.cwd()
+
+NAMES = {
+    "": None,
+    ":memory:": None,
+    "file:": None,
+    "file::memory:": None,
+    "file::memory:?cache=shared": None,
+    "file:tests?mode=memory&cache=shared": None,
+    "file:/tests?vfs=memdb": None,
+    "queue.sqlite3": HERE / "queue.sqlite3",
+    "/srv/queue.sqlite3": Path("/srv/queue.sqlite3"),
+    "file:queue.sqlite3": HERE / "queue.sqlite3",
+    "file:data/queue.sqlite3?mode=rwc": HERE / "data" / "queue.sqlite3",
+    "file:/srv/queue.sqlite3?mode=ro": Path("/srv/queue.sqlite3"),
+    "file:///srv/queue.sqlite3": Path("/srv/queue.sqlite3"),
+    "file://localhost/srv/queue.sqlite3": Path("/srv/queue.sqlite3"),
+    "file:/srv/a%20b%3f.sqlite3?cache=private": Path("/srv/a b?.sqlite3"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_stands_for_the_file_that_sqlite_opens(name):
+    assert file_of(name) == NAMES[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_anchored_name_stands_for_the_same_file_everywhere(name, tmp_path, monkeypatch):
+    fixed = anchored(name)
+    monkeypatch.chdir(tmp_path)
+
+    assert file_of(fixed) == NAMES[name]
+    assert anchored(fixed) == fixed
+
+
+@pytest.mark.parametrize("name", ["a b.sqlite3", "file:a%20b.sqlite3?mode=rwc"])
+def test_sqlite_opens_an_anchored_name(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fixed = anchored(name)
+    monkeypatch.chdir("/")
+
+    Database.connect(fixed, uri=True).execute("CREATE TABLE found (id)").connection.close()
+
+    assert [path.name for path in tmp_path.iterdir()] == ["a b.sqlite3"]
