@@ -4,6 +4,7 @@ Each row names the tests that prove it; those of one process without a row here 
 test_runworker.py, those of several in test_processes.py, those of SIGKILL in tests/crash.
 """
 
+import os
 import re
 import signal
 from pathlib import Path
@@ -171,6 +172,7 @@ def test_an_idle_worker_starts_anew_when_its_code_changes(database, reloading):
 
 def test_it_starts_anew_where_it_began_whatever_directory_a_handler_went_to(database, reloading):
     code, environment = reloading
+    environment["MQLITE_TEST_DATABASE"] = os.path.relpath(database.path, ROOT)
     database.queue("wanders")
     message = database.enqueue("wanders", str(database.beside))
     worker = database.start("--reload", "--queues=wanders", **environment).wait_ready()
