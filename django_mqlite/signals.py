@@ -19,7 +19,7 @@ message_abandoned = Signal()
 
 message_dead_lettered = Signal()
 """Also `delivery_count`, `content_type`, `reason`, `description`, and `exception`, what its handler
-has raised or None."""
+has raised or None. Its traceback has no local variables."""
 
 message_deferred = Signal()
 """Set aside by its handler; claim_deferred() brings it back. Also `delivery_count`."""

@@ -47,7 +47,8 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Sto
     """
     wakeup = Wakeup(options.using)
     stop.on_request(wakeup.notify)
-    pool = _pool(options, handlers, wakeup, stop)
+    executor = Executor(handlers=handlers, using=options.using)
+    pool = _pool(options, executor, wakeup, stop)
     keeper = _keeper(options, handlers, pool, stop)
     keeper.start()
     entry = Entry(options)
@@ -73,6 +74,7 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Sto
     finally:
         keeper.stop()
         pool.close()
+        executor.surroundings.close()
         wakeup.close()
         with contextlib.suppress(Error):  # whoever reads a stale entry can tell
             entry.remove()
@@ -81,16 +83,18 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Sto
     return Ended(running=len(pool.running), error=error, failed=failed)
 
 
-def _pool(
-    options: WorkerOptions, handlers: Mapping[str, Handler], wakeup: Wakeup, stop: Stop
-) -> Pool:
-    executor = Executor(handlers=handlers, using=options.using)
+def _pool(options: WorkerOptions, executor: Executor, wakeup: Wakeup, stop: Stop) -> Pool:
+    loop = EventLoop(
+        executor.run_async,
+        new_context=executor.surroundings.new_context,
+        on_stopped=partial(stop.request, failed=True),
+    )
     return Pool(
         executor.run,
         threads=options.threads,
         on_finished=wakeup.notify,
         is_async=executor.is_async,
-        loop=EventLoop(executor.run_async, on_stopped=partial(stop.request, failed=True)),
+        loop=loop,
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
 from dataclasses import replace
 from threading import Lock, Thread
 from typing import Any
@@ -22,10 +23,15 @@ class EventLoop:
         self,
         run: Callable[[Message], Coroutine[Any, Any, Finished]],
         *,
+        new_context: Callable[[], Context] = copy_context,
         on_stopped: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_stopped` is called when a handler has stopped the loop under all of them."""
+        """`new_context` returns the context for a message's task.
+
+        `on_stopped` is called when a handler has stopped the loop under all of them.
+        """
         self._run = run
+        self._new_context = new_context
         self._on_stopped = on_stopped
         self._closing = False
         self._guard = Lock()
@@ -79,7 +85,8 @@ class EventLoop:
             self._on_stopped()
 
     def _begin(self, message: Message, on_finished: OnFinished) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(message))
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._run(message), context=self._new_context())
         self._tasks[id(message)] = task
         task.add_done_callback(lambda done: on_finished(self._end(message, done)))
 

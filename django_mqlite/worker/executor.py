@@ -1,25 +1,32 @@
 """One message, one handler, one thread or task: run it and say how it ended."""
 
+import asyncio
 import contextlib
+import gc
 import inspect
 import logging
+import traceback
 from collections.abc import Awaitable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from types import FrameType
+from typing import Any, TypeVar, cast
 
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import async_to_sync
 from django.db import Error, connections, transaction
 
 from ..exceptions import TransactionLeftOpen
 from ..failures import Described, described
 from ..handlers import Handler, handler_of
-from ..logs import current_message
 from ..models import Message
 from ..transactions import write_transaction
 from ..types import Conclusion, Outcome, State
+from .surroundings import Surroundings
 
 logger = logging.getLogger("django_mqlite.worker")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,45 +51,114 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """Runs the handlers of messages."""
+    """Runs the handlers of messages, each in a context of its own."""
 
     handlers: Mapping[str, Handler]
     using: str
+    surroundings: Surroundings = field(default_factory=Surroundings)
 
     def is_async(self, message: Message) -> bool:
         """Whether run_async() is the one to run it."""
-        return handler_of(message, self.handlers).is_async
+        context = self.surroundings.new_context()
+        return context.run(handler_of, message, self.handlers).is_async
 
     def run(self, message: Message) -> Finished:
         """Run the message's handler; whatever it raises is an answer, not an error."""
+        return self.surroundings.new_context().run(self._run, message)
+
+    def _run(self, message: Message) -> Finished:
         handler = handler_of(message, self.handlers)
-        current_message.set((message.queue, message.pk))
-        try:
-            ended = finished(message, run_handler(handler, message, self.using))
-        except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the delivery, not us
-            ended = Finished(message=message, error=error)
-        undone = tidy_connections()
-        if not handler.atomic:
-            believe_the_file(message)
-        if undone and ended.error is None:
-            # What it has written, and enqueued, is gone: it must not be told that it was done.
-            ended = Finished(message=message, error=TransactionLeftOpen(undone))
-        current_message.set(None)
+        own_thread = self.surroundings.enter(message)
+        ended = conclude(handler, _ended(handler, message, self.using))
+        if own_thread.is_used:  # by an event loop that the handler has run itself
+            ended = own_thread.end(partial(conclude, handler, ended)).result()
         return ended
 
     async def run_async(self, message: Message) -> Finished:
-        """The same for a coroutine function. A cancellation is an answer like any other."""
-        current_message.set((message.queue, message.pk))  # of this task only
+        """The same for a coroutine function, in a context from `surroundings.new_context()`.
+
+        A cancellation is an answer like any other.
+        """
+        own_thread = self.surroundings.enter(message)
+        handler = handler_of(message, self.handlers)
+        ended = await _ended_async(handler, message)
+        if own_thread.is_used or ended.settled:
+            return await _to_its_end(own_thread.end(partial(conclude, handler, ended)))
+        forget_locals(ended.error)
+        return ended
+
+
+# The frames of these two are in the traceback of the error, so none of their locals may refer to
+# it: such a cycle would keep everything the handler had in its frames alive.
+
+
+def _ended(handler: Handler, message: Message, using: str) -> Finished:
+    try:
+        return finished(message, run_handler(handler, message, using))
+    except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the delivery, not us
+        return Finished(message=message, error=error)
+
+
+async def _ended_async(handler: Handler, message: Message) -> Finished:
+    try:
+        return finished(message, await cast(Awaitable[object], handler.function(message)))
+    except BaseException as error:  # noqa: BLE001 - see _ended()
+        return Finished(message=message, error=error)
+
+
+async def _to_its_end(future: Future[T]) -> T:
+    """Wait for the result even if the delivery is cancelled: its thread is not free before."""
+    waited = asyncio.wrap_future(future)
+    while True:
         try:
-            handler = handler_of(message, self.handlers)
-            returned = await cast(Awaitable[object], handler.function(message))
-        except BaseException as error:  # noqa: BLE001 - see run()
-            return Finished(message=message, error=error)
-        finally:
-            # Django runs the ORM of async code in one thread; its connections are there.
-            await sync_to_async(tidy_connections)()
-            current_message.set(None)
-        return finished(message, returned)
+            return await asyncio.shield(waited)
+        except asyncio.CancelledError:
+            if waited.cancelled():
+                raise
+
+
+def conclude(handler: Handler, ended: Finished) -> Finished:
+    """Clean up in the thread whose connections the handler used; how the delivery ended then."""
+    forget_locals(ended.error)
+    rolled_back = tidy_connections()
+    if rolled_back or not handler.atomic:
+        believe_the_file(ended.message)
+    if rolled_back and ended.error is None:
+        # What it has written, and enqueued, is gone: it must not be told that it was done.
+        return Finished(message=ended.message, error=TransactionLeftOpen(rolled_back))
+    return ended
+
+
+def forget_locals(error: BaseException | None) -> None:
+    """Clear the local variables of the frames that the error has passed through.
+
+    Some refer to the error again, those of asgiref and of Django's database errors among them, and
+    so would keep what the handler had in its frames, a half-read query say, until Python collects
+    its garbage. Never raises: what is freed there is foreign code.
+    """
+    seen: set[int] = set()
+    errors = [error]
+    with contextlib.suppress(Exception):
+        while errors:
+            error = errors.pop()
+            if error is None or id(error) in seen:
+                continue
+            seen.add(id(error))
+            for frame, _ in traceback.walk_tb(error.__traceback__):
+                _clear(frame)
+            errors += [error.__cause__, error.__context__]
+            if isinstance(error, BaseExceptionGroup):
+                errors += error.exceptions
+
+
+def _clear(frame: FrameType) -> None:
+    """Clear a frame that has ended.
+
+    An error that several deliveries raise has frames of coroutines that go on elsewhere, and Python
+    before 3.13 would end them. The garbage collector sees the code of a frame once it has ended.
+    """
+    if frame.f_code in gc.get_referents(frame):
+        frame.clear()
 
 
 def finished(message: Message, returned: object) -> Finished:
@@ -168,12 +244,14 @@ def _is_in_transaction(connection: Any) -> bool:
 def _tidy(connection: Any) -> None:
     connection.queries_log.clear()  # with DEBUG Django remembers them
     if connection.in_atomic_block:
-        connection.close()
+        _close(connection)
         del connections[connection.alias]  # closed inside a block it would never open again
     elif connection.vendor != "sqlite":
         connection.close_if_unusable_or_obsolete()
     elif connection.errors_occurred or _left_open(connection):
-        connection.close()  # which rolls back what the handler has begun and not ended
+        _close(connection)
+    else:
+        _end_queries(connection)
 
 
 def _left_open(connection: Any) -> bool:
@@ -185,3 +263,31 @@ def _left_open(connection: Any) -> bool:
         return False
     changed = connection.autocommit != connection.settings_dict["AUTOCOMMIT"]
     return changed or _is_in_transaction(connection)
+
+
+def _close(connection: Any) -> None:
+    if connection.vendor == "sqlite" and connection.connection is not None:
+        connection.connection.rollback()
+        _end_queries(connection)  # or SQLite goes on with it, closed or not
+    connection.close()
+
+
+def _end_queries(connection: Any) -> None:
+    """End the queries that have rows left; to be called outside a transaction.
+
+    The snapshot of one would keep the WAL from being written back, and the next transaction from
+    writing.
+    """
+    if connection.connection is not None and _is_half_read(connection):
+        for referrer in gc.get_referrers(connection.connection):
+            if isinstance(referrer, connection.Database.Cursor):
+                referrer.close()
+
+
+def _is_half_read(connection: Any) -> bool:
+    """Python has no call for it, but SQLite refuses this before it sees that 0 is no file name."""
+    try:
+        connection.connection.execute("VACUUM INTO 0")
+    except connection.Database.Error as error:
+        return "in progress" in str(error)
+    return False

@@ -111,7 +111,7 @@ def test_a_handler_whose_lease_is_lost_is_cancelled_and_its_outcome_not_written(
     assert sum("is lost" in record.getMessage() for record in caplog.records) == 1
 
 
-def test_the_orm_works_and_its_connections_are_shared_not_piled_up(jobs):
+def test_connections_of_coroutines_are_kept_for_the_next_not_piled_up(jobs):
     enqueue(20)
     opened = set()
 
@@ -123,7 +123,7 @@ def test_the_orm_works_and_its_connections_are_shared_not_piled_up(jobs):
     assert work_until_idle(work, threads=4) == Ended()
 
     assert Group.objects.count() == 20
-    assert len(opened) == 1
+    assert len(opened) <= 4
 
 
 @sync_to_async

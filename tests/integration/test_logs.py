@@ -5,13 +5,11 @@ import logging
 import threading
 
 import pytest
-from asgiref.sync import async_to_sync
 
 from django_mqlite.handlers import Handler
 from django_mqlite.logs import MessageFilter, current_message
 from django_mqlite.models import Message
 from django_mqlite.worker.child import Ended, run_child
-from django_mqlite.worker.executor import Executor
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.stop import Stop
 from tests.support.unruly_app import UNRULY
@@ -153,16 +151,3 @@ def test_a_failure_is_logged_with_what_belongs_to_it_and_no_body(queue, caplog):
         assert (record.subject, record.worker) == ("a letter", "host:1:ab")
         assert record.delivery == delivery
         assert SECRET not in repr(vars(record))
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_coroutine_leaves_no_message_behind_in_the_context_of_who_ran_it(queue):
-    async def handle(message):
-        assert current_message.get() == ("jobs", message.pk)
-
-    message = Message(pk=7, queue="jobs")
-    executor = Executor(handlers={"jobs": Handler(queue="jobs", function=handle)}, using="default")
-
-    async_to_sync(executor.run_async)(message)
-
-    assert current_message.get() is None

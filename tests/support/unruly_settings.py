@@ -11,7 +11,7 @@ DEBUG = "MQLITE_TEST_DEBUG" in os.environ
 
 MQLITE["QUEUES"] |= {
     name: {"backoff_base": 0}
-    for name in ("holds", "grow", "limited", "says", "says-async", "noop-async")
+    for name in ("holds", "grow", "limited", "says", "says-async", "noop-async", "leaves-open")
 }
 
 if "MQLITE_TEST_MAX_PAGES" in os.environ:

@@ -147,7 +147,8 @@ def test_a_receiver_of_an_async_task_may_use_the_database(tasks_queue):
     (message,) = Message.objects.claim("default")
     signals.task_started.connect(receive)
     try:
-        async_to_sync(Executor(handlers={}, using="default").run_async)(message)
+        executor = Executor(handlers={}, using="default")
+        executor.surroundings.new_context().run(async_to_sync(executor.run_async), message)
     finally:
         signals.task_started.disconnect(receive)
 

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from django.db import connection
+from asgiref.sync import sync_to_async
+from django.db import connection, transaction
 
 from django_mqlite import handler
 from django_mqlite.models import Message
@@ -96,6 +97,14 @@ async def say_in_the_loop(message: Message) -> None:
 @handler("noop-async")
 async def do_nothing_in_the_loop(message: Message) -> None:
     """For the counts."""
+
+
+@handler("leaves-open")
+async def leave_a_transaction_open(message: Message) -> None:
+    await sync_to_async(transaction.atomic().__enter__)()
+    await Effect.objects.acreate(
+        message=message.pk, queue=message.queue, delivery_count=1, worker=message.locked_by
+    )
 
 
 _kept: list[bytes] = []
