@@ -1,7 +1,9 @@
 """Subscription filters: CEL expressions over a message's properties, never its body.
 
-CEL, the Common Expression Language, has no loops and no side effects: a filter terminates and
-cannot do harm. Compiled by the library `common-expression-language`, the extra [filters].
+CEL, the Common Expression Language, has no side effects, and its only loops are macros over a
+list. Loops inside loops are refused, and so is what builds large values, because a filter runs in
+publish(), in the application's requests. Compiled by the library `common-expression-language`, the
+extra [filters].
 """
 
 import json
@@ -19,8 +21,42 @@ logger = logging.getLogger("django_mqlite")
 
 MAX_FILTER = 4_096
 
-MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|existsOne|map|filter)\s*\(\s*(\w+)\s*,")
-"""What gives an expression names of its own: `subject_parts.exists(part, part == "paid")`."""
+MAX_ADDITIONS = 32
+"""`+` also joins texts and lists, so a filter could build large ones out of a small message."""
+
+MACROS = frozenset({"all", "exists", "exists_one", "existsOne", "filter"})
+"""Loops over a list, with a variable of their own: `subject_parts.exists(part, part == "paid")`."""
+
+METHODS = MACROS | {
+    *("contains", "endsWith", "matches", "size", "startsWith"),
+    *("getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getMonth"),
+    *("getHours", "getMilliseconds", "getMinutes", "getSeconds"),
+}
+"""Called on a value: `subject.startsWith("order.")`."""
+
+FUNCTIONS = frozenset(
+    {
+        *("bytes", "double", "duration", "dyn", "has", "int", "size", "string", "timestamp"),
+        *("type", "uint"),
+    }
+)
+"""Called by themselves: `size(subject_parts)`."""
+
+TEXT = re.compile(
+    r"""
+    //[^\n]*                                                       # a comment
+    | [bB]?[rR][bB]?(?:\"{3}.*?\"{3} | '{3}.*?'{3} | "[^"]*" | '[^']*')  # a raw text
+    | \"{3}(?:\\.|.)*?\"{3} | '{3}(?:\\.|.)*?'{3}
+    | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*'
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""The parts of an expression that are not code."""
+
+BRACKET = re.compile(
+    r"(?:(?P<dot>\.?)\s*\b(?P<name>[A-Za-z_]\w*)\s*)?\((?:\s*(?P<first>\w+)\s*,)?|[\[{)\]}]"
+)
+"""A bracket; that of a call with its name and, if it is a name, its first argument."""
 
 NAMES = frozenset(
     {
@@ -46,15 +82,8 @@ def check_filter(expression: str) -> None:
         raise TypeError(f"a filter is a CEL expression, not {expression!r}")
     if len(expression) > MAX_FILTER:
         raise ValueError(f"a filter has at most {MAX_FILTER} characters, not {len(expression)}")
-    if not expression:
-        return
-    bound = set(MACRO.findall(expression))
-    unknown = sorted(set(compiled(expression).variables()) - NAMES - bound)
-    if unknown:
-        raise ValueError(
-            f"the filter {expression!r} asks for {', '.join(unknown)}; it may ask for "
-            f"{', '.join(sorted(NAMES))}"
-        )
+    if expression:
+        compiled(expression)
 
 
 def lets_in(expression: str, names: dict[str, Any], *, subscription: str) -> bool:
@@ -100,11 +129,57 @@ def names_of(message: NewMessage, *, now: int) -> dict[str, Any]:
 
 @lru_cache(maxsize=1_024)
 def compiled(expression: str) -> Any:
-    """The program of the expression; ValueError for wrong syntax."""
+    """The program of the expression; ValueError for wrong syntax, unknown names and high cost."""
     try:
-        return _cel().compile(expression)
+        program = _cel().compile(expression)
     except ValueError as error:
         raise ValueError(f"{expression!r} is no CEL expression: {error}") from error
+    code = TEXT.sub(" ", expression)
+    if code.count("+") > MAX_ADDITIONS:
+        raise ValueError(f"a filter has at most {MAX_ADDITIONS} additions, not {code.count('+')}")
+    bound = _loop_variables(code)
+    unknown = sorted(set(program.variables()) - NAMES - bound)
+    if unknown:
+        raise ValueError(
+            f"the filter {expression!r} asks for {', '.join(unknown)}; it may ask for "
+            f"{', '.join(sorted(NAMES))}"
+        )
+    return program
+
+
+def _loop_variables(code: str) -> set[str]:
+    """The variables of the macros; ValueError for an unknown function or a loop inside a loop."""
+    variables: set[str] = set()
+    open_brackets: list[bool] = []  # whether each is a macro's
+    for bracket in BRACKET.finditer(code):
+        if bracket[0] in (")", "]", "}"):
+            open_brackets.pop()
+            continue
+        is_macro = _is_macro(bracket)
+        if is_macro:
+            variables.add(bracket["first"] or "")
+            if any(open_brackets):
+                raise ValueError(
+                    f"a filter has no {bracket['name']}() inside another loop, whose cost would "
+                    "multiply; compare with `in`, or make two subscriptions"
+                )
+        open_brackets.append(is_macro)
+    return variables
+
+
+def _is_macro(bracket: re.Match[str]) -> bool:
+    """Whether the bracket opens a macro; ValueError if it opens a call of an unknown function."""
+    name = bracket["name"]
+    if name is None or (name == "in" and not bracket["dot"]):
+        return False
+    known = METHODS if bracket["dot"] else FUNCTIONS
+    if name not in known:
+        form = "value.{}()" if bracket["dot"] else "{}()"
+        raise ValueError(
+            f"a filter has no function {form.format(name)}; it may call "
+            f"{', '.join(form.format(each) for each in sorted(known))}"
+        )
+    return name in MACROS
 
 
 @cache
