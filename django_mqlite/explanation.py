@@ -7,15 +7,15 @@ from .gone import Gone, reason_for_gone
 from .handlers import get_handlers, queues_of_kinds
 from .reasons import Surroundings, reason_for
 from .store import explain as store
-from .types import Explanation, State
+from .types import Explanation, State, clamped
 from .workers import registered_workers
 
 
 def explain(connection: Any, id: int) -> Explanation:
     """Why the message has not run, what holds it, or what became of it. Reads only."""
-    message = store.situation(connection, id)
+    message = store.situation(connection, clamped(id))
     if message is None:
-        return reason_for_gone(id, _gone(connection, id))
+        return reason_for_gone(id, _gone(connection, clamped(id)))
     return reason_for(message, _surroundings(connection, message))
 
 

@@ -10,6 +10,11 @@ from .failures import storable
 MAX_INTEGER: Final = 2**63 - 1
 
 
+def clamped(id: int) -> int:
+    """Return `id`, or the nearest number that SQLite can hold; no message has either of them."""
+    return min(max(id, 0), MAX_INTEGER)
+
+
 class State(StrEnum):
     """Where a message stands; the values are the ones in the `state` column."""
 

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
+from django.core.exceptions import BadRequest, ValidationError
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from ..types import Page
+from ..types import Page, clamped
 
 LAST_PLACE = 10_000_000
 """Beyond it a number is a mistake, and OFFSET would walk for minutes or overflow."""
@@ -86,6 +88,19 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Only our own filters: ?lock_token__startswith=… would be an oracle for the token."""
         return lookup in {getattr(each, "parameter_name", None) for each in self.list_filter}
+
+    def response_action(
+        self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **options: Any
+    ) -> HttpResponse | None:
+        """Carry out an action; BadRequest for a selection that no list of ours has offered."""
+        selected = request.POST.getlist(ACTION_CHECKBOX_NAME)
+        try:
+            numbers = [self.opts.pk.to_python(each) for each in selected]
+        except ValidationError as error:
+            raise BadRequest("the selection is not one of ours") from error
+        if any(isinstance(number, int) and number != clamped(number) for number in numbers):
+            raise BadRequest("the selection is not one of ours")
+        return super().response_action(request, queryset, *args, **options)
 
     def find(self, request: HttpRequest, queryset: QuerySet[Any], place: str | None) -> Page:
         """The ids of the page that begins at `place`; ValueError where that is none."""

@@ -9,6 +9,7 @@ from ..exceptions import QueueNotFound
 from ..schema import check_schema
 from ..store.claim import queue_exists
 from ..store.queues import queue_names
+from ..types import MAX_INTEGER
 
 M = TypeVar("M", bound=models.Model)
 
@@ -47,8 +48,8 @@ def must_exist(connection: Any, queue: str) -> None:
 def positive(value: int, name: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} is an int, not {value!r}")
-    if not 0 < value < 2**63:
-        raise ValueError(f"{name} must be at least 1, not {value}")
+    if not 0 < value < MAX_INTEGER:
+        raise ValueError(f"{name} must be between 1 and {MAX_INTEGER - 1}, not {value}")
 
 
 def lock_ms(lock_duration: Duration | None) -> int | None:

@@ -17,7 +17,7 @@ from ..fields import moment
 from ..store import browse
 from ..store import redrive as store
 from ..transactions import after_commit, write_transaction
-from ..types import State
+from ..types import State, clamped
 from .base import VerbManager, must_exist, positive
 from .batches import Act, Over, Progress, in_batches, over_queue
 from .rows import from_rows
@@ -47,7 +47,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         must_exist(self.connection, queue)
         found = self.using(self.using_alias).filter(queue=queue)
         if ids is not None:
-            found = found.filter(pk__in=list(ids))
+            found = found.filter(pk__in=set(map(clamped, ids)))
         if older_than is not None:
             died_before = clock.now_ms() - milliseconds(older_than, "older_than", least=1)
             found = found.filter(finished_at__lte=moment(died_before))

@@ -7,7 +7,7 @@ from ..explanation import explain
 from ..store import browse, find
 from ..store.data_version import data_version
 from ..store.explain import newest_id
-from ..types import Explanation, Page, State
+from ..types import Explanation, Page, State, clamped
 from .base import VerbManager, must_exist, positive
 from .rows import from_rows
 
@@ -85,7 +85,7 @@ class LookVerbs(VerbManager["Message"]):
         connection = self.connection
         if queue is not None:
             must_exist(connection, queue)
-        rows = browse.arrivals(connection, queue, after=after, limit=limit)
+        rows = browse.arrivals(connection, queue, after=clamped(after), limit=limit)
         return from_rows(self.model, self.using_alias, rows)
 
     def data_version(self) -> int:

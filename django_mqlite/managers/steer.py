@@ -9,6 +9,7 @@ from ..leases import fingerprint
 from ..store import cancel, release, run_now
 from ..telling import tell_released
 from ..transactions import after_commit, write_transaction
+from ..types import clamped
 from .base import VerbManager
 
 
@@ -18,7 +19,7 @@ class SteerVerbs(VerbManager[Any]):
     def cancel(self, id: int) -> bool:
         """Delete a scheduled message that was never delivered; False if it is not such a one."""
         with write_transaction(self.using_alias) as connection:
-            return cancel.cancel(connection, id)
+            return cancel.cancel(connection, clamped(id))
 
     def run_now(self, id: int) -> bool:
         """Make a scheduled message due, also one that backs off; False if it is not scheduled.
@@ -26,7 +27,7 @@ class SteerVerbs(VerbManager[Any]):
         Its place in its group stays, and so does the end of its time to live.
         """
         with write_transaction(self.using_alias) as connection:
-            is_due = run_now.run_now(connection, id, now=clock.now_ms())
+            is_due = run_now.run_now(connection, clamped(id), now=clock.now_ms())
             if is_due:
                 after_commit(self.using_alias, partial(ring, self.using_alias))
         return is_due
@@ -40,7 +41,7 @@ class SteerVerbs(VerbManager[Any]):
         """
         using = self.using_alias
         with write_transaction(using) as connection:
-            token = release.held_token(connection, id)
+            token = release.held_token(connection, clamped(id))
             if token is None or fingerprint(token) != seen:
                 return False
             now = clock.now_ms()
