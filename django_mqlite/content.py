@@ -1,6 +1,7 @@
 """Bodies: what the caller passes, as bytes with a content type, and back. JSON, never pickle."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,17 +11,22 @@ JSON = "application/json"
 TASK = "application/vnd.django-mqlite.task+json"
 """A call of a task; its subject is the path of the function."""
 
+TEXT_IN_CHARSET = re.compile(
+    r"""\s*text/[^;]*;(?:.*;)?\s*charset\s*=\s*["']?([^\s"';]+)""", re.IGNORECASE
+)
 
-def encode(data: Any) -> tuple[bytes, str]:
-    """The body and content type of `data`: bytes verbatim, str as UTF-8, the rest as strict JSON.
 
-    Tuples become arrays. Raises ValueError (NaN, infinity, lone surrogates, circular references)
-    or TypeError (keys that are not strings, values JSON does not have), naming the value.
+def encode(data: Any, content_type: str | None = None) -> tuple[bytes, str]:
+    """The body and content type of `data`: bytes verbatim, str as text, the rest as strict JSON.
+
+    Text is UTF-8 unless `content_type` names another charset. Tuples become arrays. Raises
+    ValueError (NaN, infinity, lone surrogates, circular references, letters that the charset does
+    not have) or TypeError (keys that are not strings, values JSON does not have), naming the value.
     """
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data), BYTES
     if isinstance(data, str):
-        return encode_text(data, "data"), TEXT
+        return _in_charset(data, charset_of(content_type)), TEXT
     return encode_json(data, "data").encode(), JSON
 
 
@@ -30,6 +36,25 @@ def encode_text(text: str, name: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"{name} has a lone surrogate and is not text: {text!r:.100}") from error
+
+
+def _in_charset(text: str, charset: str) -> bytes:
+    body = encode_text(text, "data")
+    try:
+        return body if charset == "utf-8" else text.encode(charset)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"data has letters that {charset} does not have: {text!r:.100}") from error
+
+
+def charset_of(content_type: str | None) -> str:
+    """The charset that the content type of a text names, else UTF-8; ValueError if unknown."""
+    match = TEXT_IN_CHARSET.match(content_type or "")
+    charset = match[1].lower() if match else "utf-8"
+    try:
+        "".encode(charset)
+    except (LookupError, ValueError) as error:
+        raise ValueError(f"the content type {content_type!r} names no known charset") from error
+    return charset
 
 
 def encode_json(value: Any, name: str) -> str:
@@ -99,5 +124,5 @@ def decode(body: bytes, content_type: str | None) -> Any:
     if kind == JSON or kind.endswith("+json"):
         return json.loads(body)
     if kind.startswith("text/"):
-        return body.decode()
+        return body.decode(charset_of(content_type))
     return body

@@ -11,6 +11,8 @@ from .fields import epoch_ms
 from .types import MAX_INTEGER, NewMessage
 
 MAX_TEXT = 1024
+MAX_PROPERTIES = 65_536
+"""Bytes of all of them as JSON. Filters read them; large data belongs into the body."""
 LAST_VISIBLE_AT = 221_845_392_000_000
 """The year 9000: a time to live counted from there still ends within Python's datetime."""
 
@@ -39,9 +41,9 @@ class MessageOptions(TypedDict, total=False):
     subject: str | None
     """What it is about; filters may ask for it."""
     content_type: str | None
-    """Needed only where the data does not say it."""
+    """Needed only where the data does not say it. A str becomes text in the charset it names."""
     properties: Mapping[str, str] | None
-    """Handed through; filters may ask for them."""
+    """Handed through; filters may ask for them. Together at most 64 KiB as JSON."""
 
 
 class Draft:
@@ -71,7 +73,8 @@ def draft(  # noqa: PLR0913 - the arguments are the message
     properties: Mapping[str, str] | None = None,
 ) -> NewMessage:
     """The message as the store takes it, or a ValueError or TypeError that names the argument."""
-    body, own_type = content.encode(data)
+    content_type = _text(content_type, "content_type")
+    body, own_type = content.encode(data, content_type)
     if len(body) > max_body_bytes:
         raise MessageTooLarge(len(body), max_body_bytes)
     if delay is not None and visible_at is not None:
@@ -81,7 +84,7 @@ def draft(  # noqa: PLR0913 - the arguments are the message
     return NewMessage(
         queue=_required_text(queue, "queue"),
         body=body,
-        content_type=_text(content_type, "content_type") or own_type,
+        content_type=content_type or own_type,
         delay_ms=0 if delay is None else milliseconds(delay, "delay"),
         visible_at=None if visible_at is None else _visible_at(visible_at),
         ttl_ms=0 if ttl is None else milliseconds(ttl, "ttl", least=1),
@@ -138,4 +141,10 @@ def _properties(value: Mapping[str, str] | None) -> str | None:
     for key, item in value.items():
         if not isinstance(key, str) or not isinstance(item, str):
             raise TypeError(f"properties maps str to str, not {key!r} to {item!r}")
-    return content.encode_json(dict(value), "properties")
+    encoded = content.encode_json(dict(value), "properties")
+    if (size := len(encoded.encode())) > MAX_PROPERTIES:
+        raise ValueError(
+            f"properties take {size:,} bytes as JSON; at most {MAX_PROPERTIES:,} are allowed. Put "
+            "larger values into the message's data."
+        )
+    return encoded

@@ -233,6 +233,61 @@ def test_a_text_content_type_is_decoded(content_type):
     assert decode("é".encode(), content_type) == "é"
 
 
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/plain; charset=utf-16",
+        "TEXT/PLAIN;CHARSET=UTF-16",
+        'text/csv; header=present; charset="utf-16-le"',
+        "text/html ; charset = 'latin-1' ; x=y",
+        "text/plain; charset=utf-8",
+    ],
+)
+def test_text_is_stored_and_read_in_the_charset_it_names(content_type):
+    charset = content_type.lower().split("charset")[1].split(";")[0].strip(" =\"'")
+
+    body, _ = encode("é", content_type)
+
+    assert body == "é".encode(charset)
+    assert decode(body, content_type) == "é"
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/plain; charset=klingon",
+        "text/plain; charset=zlib",
+        "text/plain; charset=rot13",
+        "text/plain; charset=undefined",
+        "text/plain; charset=a\0b",
+        "text/plain; charset=ü",
+    ],
+)
+def test_text_in_an_unknown_charset_is_a_value_error(content_type):
+    with pytest.raises(ValueError, match="names no known charset"):
+        decode(b"text", content_type)
+    with pytest.raises(ValueError, match="names no known charset"):
+        encode("text", content_type)
+    assert encode(b"text", content_type)[0] == b"text"
+
+
+def test_text_that_is_not_in_its_charset_is_a_value_error():
+    with pytest.raises(ValueError, match="data has letters that latin-1 does not have"):
+        encode("€", "text/plain; charset=latin-1")
+    with pytest.raises(ValueError, match="can't decode"):
+        decode(b"\xff", "text/plain; charset=ascii")
+
+
+@pytest.mark.parametrize("charset", ["utf-16", "utf-32", "latin-1"])
+def test_json_is_never_in_another_charset(charset):
+    content_type = f"application/json; charset={charset}"
+
+    body, _ = encode({"a": "é"}, content_type)
+
+    assert body == '{"a":"é"}'.encode()
+    assert decode(body, content_type) == {"a": "é"}
+
+
 @pytest.mark.parametrize("content_type", [None, "", "image/png", "application/x-json-ish"])
 def test_any_other_content_type_gives_the_bytes(content_type):
     assert decode(b"{}", content_type) == b"{}"

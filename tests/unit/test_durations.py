@@ -20,6 +20,9 @@ from django_mqlite.durations import MAX_DURATION_MS, milliseconds
         (timedelta(), 0),
         (timedelta(minutes=1), 60_000),
         (timedelta(days=1, microseconds=1), 86_400_001),
+        (timedelta(milliseconds=2007), 2_007),
+        (2.007, 2_007),
+        (timedelta(milliseconds=2007, microseconds=1), 2_008),
         (MAX_DURATION_MS // 1000, MAX_DURATION_MS),
     ],
 )
@@ -28,6 +31,13 @@ def test_seconds_and_timedeltas_become_milliseconds(value, expected):
 
     assert result == expected
     assert type(result) is int
+
+
+def test_every_number_of_milliseconds_is_kept_as_it_is():
+    numbers = [*range(10_000), *range(10**9, 10**9 + 10_000), MAX_DURATION_MS - 1]
+
+    assert [milliseconds(timedelta(milliseconds=n), "delay") for n in numbers] == numbers
+    assert [milliseconds(n / 1000, "delay") for n in numbers] == numbers
 
 
 @pytest.mark.parametrize("value", [0.000_001, 0.0005, timedelta(microseconds=1), 5e-324])
