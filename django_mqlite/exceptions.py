@@ -1,12 +1,21 @@
 """What can go wrong, one class per reaction. The thing concerned is an attribute of the error."""
 
+import copyreg
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
 
 from .names import did_you_mean
 
 
-class MqliteError(Exception):
+class Restorable(Exception):
+    """An exception that can be pickled and copied, whatever arguments its __init__ takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
+
+class MqliteError(Restorable):
     """Base of every error this package raises on purpose."""
 
 
@@ -188,7 +197,7 @@ class SchemaVersionMismatch(MqliteError):
         )
 
 
-class Reject(Exception):
+class Reject(Restorable):
     """Raise it in a handler: this message can never succeed, dead-letter it now.
 
     `reason` is a short stable name to search for, `description` is for people.
@@ -200,7 +209,7 @@ class Reject(Exception):
         super().__init__(f"{reason}: {description}" if description else reason)
 
 
-class Retry(Exception):
+class Retry(Restorable):
     """Raise it in a handler: try again after `delay` (a timedelta or seconds), backoff or not.
 
     The delivery counts; at the queue's bound the message is dead-lettered all the same.
