@@ -2,7 +2,7 @@
 
 import math
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -12,9 +12,10 @@ from django_mqlite.content import encode_text
 from django_mqlite.types import MAX_INTEGER
 
 
-def names(text: str) -> tuple[str, ...]:
-    """Comma-separated names, in order, each once."""
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+def names(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Comma-separated names, or a sequence of names from call_command(), in order, each once."""
+    listed = given.split(",") if isinstance(given, str) else given
+    return tuple(dict.fromkeys(name.strip() for name in listed if name.strip()))
 
 
 def count(text: str) -> int:

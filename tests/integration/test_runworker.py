@@ -54,6 +54,29 @@ def test_by_default_every_queue_with_a_handler_is_served_but_the_excluded(databa
     assert database.state(left) == "active"
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "queues='jobs'",
+        "queues=' jobs, '",
+        "queues=['jobs']",
+        "queues=('jobs',)",
+        "queues='*', exclude='strict,atomic'",
+        "exclude=['strict', 'atomic']",
+    ],
+)
+def test_call_command_takes_names_as_text_or_as_a_sequence(database, options):
+    served = database.enqueue("jobs")
+    left = [database.enqueue("strict"), database.enqueue("atomic")]
+    imported = "from django.core.management import call_command"
+    code = f"{imported}; call_command('runworker', {options}, burst=True)"
+
+    assert database.run("shell", "-c", code).ended_well()
+
+    assert database.handled() == [served.pk]
+    assert [database.state(message) for message in left] == ["active"] * 2
+
+
 def test_as_many_handlers_run_at_once_as_there_are_threads(database, go_on):
     steps = {"started": database.file("started"), "wait_for": database.file("go-on")}
     messages = [database.enqueue("jobs", steps) for _ in range(4)]

@@ -79,11 +79,13 @@ class Command(BaseCommand):
             if not options["skip_checks"]:
                 with checking(using):
                     self.check()
-            queues = served_queues(using, handlers, options["queues"], options["exclude"])
+            # Parsed here as well, because call_command() passes them as its caller wrote them.
+            wanted, excluded = names(options["queues"]), names(options["exclude"])
+            queues = served_queues(using, handlers, wanted, excluded)
             worker = WorkerOptions(
                 using=using,
                 queues=queues,
-                in_turn=not options["queues"],
+                in_turn=not wanted,
                 **{name: options[name] for name in OPTIONS},
             )
             if not options["ignore_other_machines"]:

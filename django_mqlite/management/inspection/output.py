@@ -26,11 +26,11 @@ class Output:
 
     def answer(self, document: Any, text: str) -> None:
         """The document as JSON, or the text."""
-        self.stdout.write(json.dumps(document, indent=2) if self.as_json else text)
+        self._write(json.dumps(document, indent=2) if self.as_json else text)
 
     def line(self, document: Any, text: str) -> None:
         """One of many answers that come as time goes by: JSON on a line of its own, or the text."""
-        self.stdout.write(json.dumps(document) if self.as_json else text)
+        self._write(json.dumps(document) if self.as_json else text)
         self.stdout.flush()
 
     def answer_table(
@@ -41,9 +41,14 @@ class Output:
         if self.as_json or not cells:
             self.answer(document, empty)
         elif self.stdout.isatty():
-            self.stdout.write(_rich_table(heads, cells, color=self.color))
+            self._write(_rich_table(heads, cells, color=self.color))
         else:
-            self.stdout.write(_plain_table(heads, cells))
+            self._write(_plain_table(heads, cells))
+
+    def _write(self, text: str) -> None:
+        """Write the text; letters that the stream's encoding does not have are escaped."""
+        encoding = getattr(self.stdout, "encoding", None) or "utf-8"
+        self.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 PREVIEW = 50
