@@ -10,7 +10,7 @@ from django.db.backends.sqlite3 import base
 from .connection import Connection, Cursor
 from .creation import DatabaseCreation
 from .driver import Database
-from .options import completed
+from .options import TRANSACTION_MODE, completed
 from .threads import close_with_thread
 
 SQLITE_READONLY = 8
@@ -27,7 +27,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
             self.settings_dict["OPTIONS"], f"settings.DATABASES[{self.alias!r}]['OPTIONS']"
         )
         params = super().get_connection_params()
-        self.transaction_mode = options["transaction_mode"]
+        if "transaction_mode" not in options:
+            self.transaction_mode = TRANSACTION_MODE
         self._journal_mode = options["journal_mode"]
         own = [
             f"PRAGMA {name} = {options[name]}"

@@ -10,16 +10,23 @@ from ..names import meant
 
 DEFAULTS: Mapping[str, Any] = {
     "timeout": 5.0,
-    "transaction_mode": "IMMEDIATE",
     "journal_mode": "WAL",
     "synchronous": "FULL",
     "journal_size_limit": 64 * 1024 * 1024,
 }
-PASSED_ON = ("cached_statements", "check_same_thread", "detect_types", "init_command")
-"""What Django and the driver understand themselves."""
+PASSED_ON = (
+    "cached_statements",
+    "check_same_thread",
+    "detect_types",
+    "init_command",
+    "transaction_mode",
+)
+"""Options that Django and the driver validate themselves."""
+
+TRANSACTION_MODE = "IMMEDIATE"
+"""The `transaction_mode` where OPTIONS have none."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    "transaction_mode": ("DEFERRED", "IMMEDIATE", "EXCLUSIVE"),
     "journal_mode": ("WAL", "DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"),
     "synchronous": ("OFF", "NORMAL", "FULL", "EXTRA"),
 }

@@ -80,7 +80,7 @@ def test_what_an_init_command_says_comes_last(open_database):
         ({"timeout": -1}, "['timeout'] is 0 to 86400 seconds, not -1"),
         ({"timeout": float("nan")}, "['timeout'] is 0 to 86400 seconds, not nan"),
         ({"timeout": True}, "['timeout'] is 0 to 86400 seconds, not True"),
-        ({"transaction_mode": "LATER"}, "DEFERRED, IMMEDIATE, EXCLUSIVE, not 'LATER'"),
+        ({"transaction_mode": "LATER"}, "configured to 'LATER'. Use one of 'DEFERRED', "),
         ({"journal_mode": "WALL"}, "['journal_mode'] is None or one of WAL, "),
         ({"synchronous": 2}, "OFF, NORMAL, FULL, EXTRA, not 2"),
         ({"journal_size_limit": -2}, "a number of bytes, -1 or None, not -2"),
