@@ -16,6 +16,8 @@ WHERE_SQL_RUNS = [
     *("tests/model", "tests/concurrency", "tests/crash"),
 ]
 
+PAIRS = [("3.11", "5.2"), ("3.12", "6.0"), ("3.13", "6.1")]
+
 # `make test` has built the package and followed the pages; no version of anything changes that.
 NOT_AGAIN = ("--ignore=tests/package",)
 NOT_BY_ENGINE = (*NOT_AGAIN, "--ignore=tests/browser", "--ignore=tests/docs")
@@ -26,7 +28,7 @@ PYTEST = ("python", "-m", "pytest", "-n", "2", "--dist", "loadgroup")
 
 
 @nox.session
-@nox.parametrize(("python", "django"), [("3.11", "5.2"), ("3.12", "6.0"), ("3.13", "6.1")])
+@nox.parametrize(("python", "django"), PAIRS)
 def tests(session: nox.Session, django: str) -> None:
     """The suite on one pair of Python and Django."""
     session.install("--editable", ".[dev,docs]", f"Django~={django}.0")
@@ -47,3 +49,11 @@ def sqlite_current(session: nox.Session, django: str) -> None:
     """What hangs on SQLite, on the one that pysqlite3 brings along."""
     session.install("--editable", ".[dev,sqlite]", f"Django~={django}.0")
     session.run(*PYTEST, *(session.posargs or WHERE_SQL_RUNS), env=FEWER | CURRENT_SQLITE)
+
+
+@nox.session(name="django-suite")
+@nox.parametrize(("python", "django"), PAIRS)
+def django_suite(session: nox.Session, django: str) -> None:
+    """Django's own test suite on the engine; `-- --short --files` for a part of it on files."""
+    session.install("--editable", ".", "tblib", f"Django~={django}.0")
+    session.run("python", "-m", "tests.django_suite", *session.posargs)
