@@ -63,7 +63,7 @@ def test_one_that_is_known_already_is_said_to_be(make_queue, clock):
         "duplicate": True,
         "visible_at": None,
     }
-    with pytest.raises(CommandError, match="another body"):
+    with pytest.raises(CommandError, match="with other data"):
         mqlite("enqueue", "once", "2", "--message-id=m")
 
 
