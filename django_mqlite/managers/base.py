@@ -48,8 +48,8 @@ def must_exist(connection: Any, queue: str) -> None:
 def positive(value: int, name: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} is an int, not {value!r}")
-    if not 0 < value < MAX_INTEGER:
-        raise ValueError(f"{name} must be between 1 and {MAX_INTEGER - 1}, not {value}")
+    if not 0 < value <= MAX_INTEGER:
+        raise ValueError(f"{name} must be between 1 and {MAX_INTEGER}, not {value}")
 
 
 def lock_ms(lock_duration: Duration | None) -> int | None:

@@ -7,7 +7,7 @@ from ..explanation import explain
 from ..store import browse, find
 from ..store.data_version import data_version
 from ..store.explain import newest_id
-from ..types import Explanation, Page, State, clamped
+from ..types import MAX_INTEGER, Explanation, Page, State, clamped
 from .base import VerbManager, must_exist, positive
 from .rows import from_rows
 
@@ -67,6 +67,7 @@ class LookVerbs(VerbManager["Message"]):
         if queue is not None:
             must_exist(connection, queue)
         wanted = find.Wanted(queue=queue, state=state, group=group, text=text)
+        limit = min(limit, MAX_INTEGER - 1)  # one more is read, for the next page
         ids, place = find.find(connection, wanted, limit=limit, place=_place(after))
         return Page(ids=tuple(ids), next=_said(place))
 
