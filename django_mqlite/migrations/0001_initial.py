@@ -3,6 +3,9 @@
 A later migration must never let Django rebuild one of these tables (its copy would not be STRICT
 and would lose the triggers): add columns with `ALTER TABLE … ADD COLUMN` in raw SQL. The golden
 schema test fails otherwise.
+
+Times are epoch milliseconds from 0 to the end of the year 9999 (253402300799999), the last one
+that a Python datetime can hold.
 """
 
 from typing import Any
@@ -32,7 +35,9 @@ CREATE TABLE mqlite_queues (
     dlq_max_bytes         INTEGER NOT NULL DEFAULT 0 CHECK (dlq_max_bytes >= -1),
     paused                INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
     created_at            INTEGER NOT NULL,
-    updated_at            INTEGER NOT NULL
+    updated_at            INTEGER NOT NULL,
+    CHECK (created_at BETWEEN 0 AND 253402300799999),
+    CHECK (updated_at BETWEEN 0 AND 253402300799999)
 ) STRICT
 """
 
@@ -41,7 +46,7 @@ CREATE TABLE mqlite_subscriptions (
     subscription TEXT    PRIMARY KEY REFERENCES mqlite_queues (name) ON DELETE CASCADE,
     topic        TEXT    NOT NULL,
     filter       TEXT    NOT NULL DEFAULT '',
-    created_at   INTEGER NOT NULL
+    created_at   INTEGER NOT NULL CHECK (created_at BETWEEN 0 AND 253402300799999)
 ) STRICT
 """
 
@@ -85,6 +90,13 @@ CREATE TABLE mqlite_messages (
     dead_letter_reason      TEXT,
     dead_letter_description TEXT,
     kept_until              INTEGER NOT NULL DEFAULT 0,
+    CHECK (visible_at BETWEEN 0 AND 253402300799999),
+    CHECK (enqueued_at BETWEEN 0 AND 253402300799999),
+    CHECK (expires_at BETWEEN 0 AND 253402300799999),
+    CHECK (locked_at BETWEEN 0 AND 253402300799999),
+    CHECK (locked_until BETWEEN 0 AND 253402300799999),
+    CHECK (finished_at BETWEEN 0 AND 253402300799999),
+    CHECK (kept_until BETWEEN 0 AND 253402300799999),
     CHECK ((state = 'locked') = (lock_token IS NOT NULL)),
     CHECK (blocked = 0 OR (line IS NOT NULL AND
                            state IN ('active', 'locked', 'deferred', 'scheduled')))
@@ -97,7 +109,7 @@ CREATE TABLE mqlite_dedup (
     key         TEXT    NOT NULL,
     data_sha256 TEXT    NOT NULL,
     message     INTEGER NOT NULL,
-    expires_at  INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL CHECK (expires_at BETWEEN 0 AND 253402300799999),
     PRIMARY KEY (queue, key)
 ) STRICT, WITHOUT ROWID
 """
@@ -110,7 +122,7 @@ CREATE TABLE mqlite_settlement_receipts (
     queue      TEXT    NOT NULL,
     verb       TEXT    NOT NULL CHECK (verb IN ('complete', 'abandon', 'reject', 'defer')),
     arguments  TEXT    NOT NULL,
-    expires_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL CHECK (expires_at BETWEEN 0 AND 253402300799999),
     PRIMARY KEY (message, lock_token)
 ) STRICT, WITHOUT ROWID
 """
@@ -120,7 +132,7 @@ CREATE TABLE mqlite_receive_attempts (
     queue      TEXT    NOT NULL REFERENCES mqlite_queues (name) ON DELETE CASCADE,
     attempt_id TEXT    NOT NULL,
     leases     TEXT    NOT NULL,
-    expires_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL CHECK (expires_at BETWEEN 0 AND 253402300799999),
     PRIMARY KEY (queue, attempt_id)
 ) STRICT, WITHOUT ROWID
 """
@@ -129,7 +141,7 @@ META = """
 CREATE TABLE mqlite_meta (
     key        TEXT    PRIMARY KEY,
     value      TEXT    NOT NULL,
-    updated_at INTEGER NOT NULL
+    updated_at INTEGER NOT NULL CHECK (updated_at BETWEEN 0 AND 253402300799999)
 ) STRICT
 """
 
@@ -141,7 +153,11 @@ CREATE TABLE mqlite_access_keys (
     created_at   INTEGER NOT NULL,
     expires_at   INTEGER NOT NULL DEFAULT 0,
     last_used_at INTEGER NOT NULL DEFAULT 0,
-    revoked_at   INTEGER NOT NULL DEFAULT 0
+    revoked_at   INTEGER NOT NULL DEFAULT 0,
+    CHECK (created_at BETWEEN 0 AND 253402300799999),
+    CHECK (expires_at BETWEEN 0 AND 253402300799999),
+    CHECK (last_used_at BETWEEN 0 AND 253402300799999),
+    CHECK (revoked_at BETWEEN 0 AND 253402300799999)
 ) STRICT
 """
 
@@ -270,15 +286,22 @@ TRIGGERS = [
                       WHERE queue = OLD.queue AND line = OLD.line AND blocked = 1);
     END
     """,
-    # A dead letter goes back to its place by id: ahead of a later head that is not at work.
+    # A line is led by its first message unless a later one is at work. A dead letter that returns
+    # therefore goes ahead of a later head that is not at work, and a head that comes back from a
+    # failed delivery stands behind a dead letter that returned in the meantime.
     """
     CREATE TRIGGER mqlite_line_return AFTER UPDATE OF state ON mqlite_messages
-    WHEN NEW.blocked = 1 AND OLD.state IN ('completed', 'dead_lettered')
+    WHEN NEW.line IS NOT NULL
+         AND ((NEW.blocked = 1 AND OLD.state IN ('completed', 'dead_lettered'))
+              OR (NEW.blocked = 0 AND OLD.state = 'locked'
+                  AND NEW.state IN ('active', 'scheduled')))
     BEGIN
         UPDATE mqlite_messages SET blocked = 1
          WHERE queue = NEW.queue AND line = NEW.line AND blocked = 0
            AND state IN ('active', 'locked', 'deferred', 'scheduled')
-           AND state IN ('active', 'scheduled') AND id > NEW.id;
+           AND state IN ('active', 'scheduled')
+           AND id > (SELECT min(id) FROM mqlite_messages
+                      WHERE queue = NEW.queue AND line = NEW.line AND blocked = 1);
         UPDATE mqlite_messages SET blocked = 0
          WHERE id = (SELECT min(id) FROM mqlite_messages
                       WHERE queue = NEW.queue AND line = NEW.line AND blocked = 1)

@@ -5,7 +5,11 @@ CREATE TABLE mqlite_access_keys (
     created_at   INTEGER NOT NULL,
     expires_at   INTEGER NOT NULL DEFAULT 0,
     last_used_at INTEGER NOT NULL DEFAULT 0,
-    revoked_at   INTEGER NOT NULL DEFAULT 0
+    revoked_at   INTEGER NOT NULL DEFAULT 0,
+    CHECK (created_at BETWEEN 0 AND 253402300799999),
+    CHECK (expires_at BETWEEN 0 AND 253402300799999),
+    CHECK (last_used_at BETWEEN 0 AND 253402300799999),
+    CHECK (revoked_at BETWEEN 0 AND 253402300799999)
 ) STRICT;
 
 CREATE TABLE mqlite_dedup (
@@ -13,7 +17,7 @@ CREATE TABLE mqlite_dedup (
     key         TEXT    NOT NULL,
     data_sha256 TEXT    NOT NULL,
     message     INTEGER NOT NULL,
-    expires_at  INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL CHECK (expires_at BETWEEN 0 AND 253402300799999),
     PRIMARY KEY (queue, key)
 ) STRICT, WITHOUT ROWID;
 
@@ -49,6 +53,13 @@ CREATE TABLE mqlite_messages (
     dead_letter_reason      TEXT,
     dead_letter_description TEXT,
     kept_until              INTEGER NOT NULL DEFAULT 0,
+    CHECK (visible_at BETWEEN 0 AND 253402300799999),
+    CHECK (enqueued_at BETWEEN 0 AND 253402300799999),
+    CHECK (expires_at BETWEEN 0 AND 253402300799999),
+    CHECK (locked_at BETWEEN 0 AND 253402300799999),
+    CHECK (locked_until BETWEEN 0 AND 253402300799999),
+    CHECK (finished_at BETWEEN 0 AND 253402300799999),
+    CHECK (kept_until BETWEEN 0 AND 253402300799999),
     CHECK ((state = 'locked') = (lock_token IS NOT NULL)),
     CHECK (blocked = 0 OR (line IS NOT NULL AND
                            state IN ('active', 'locked', 'deferred', 'scheduled')))
@@ -57,7 +68,7 @@ CREATE TABLE mqlite_messages (
 CREATE TABLE mqlite_meta (
     key        TEXT    PRIMARY KEY,
     value      TEXT    NOT NULL,
-    updated_at INTEGER NOT NULL
+    updated_at INTEGER NOT NULL CHECK (updated_at BETWEEN 0 AND 253402300799999)
 ) STRICT;
 
 CREATE TABLE mqlite_queues (
@@ -80,14 +91,16 @@ CREATE TABLE mqlite_queues (
     dlq_max_bytes         INTEGER NOT NULL DEFAULT 0 CHECK (dlq_max_bytes >= -1),
     paused                INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
     created_at            INTEGER NOT NULL,
-    updated_at            INTEGER NOT NULL
+    updated_at            INTEGER NOT NULL,
+    CHECK (created_at BETWEEN 0 AND 253402300799999),
+    CHECK (updated_at BETWEEN 0 AND 253402300799999)
 ) STRICT;
 
 CREATE TABLE mqlite_receive_attempts (
     queue      TEXT    NOT NULL REFERENCES mqlite_queues (name) ON DELETE CASCADE,
     attempt_id TEXT    NOT NULL,
     leases     TEXT    NOT NULL,
-    expires_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL CHECK (expires_at BETWEEN 0 AND 253402300799999),
     PRIMARY KEY (queue, attempt_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -97,7 +110,7 @@ CREATE TABLE mqlite_settlement_receipts (
     queue      TEXT    NOT NULL,
     verb       TEXT    NOT NULL CHECK (verb IN ('complete', 'abandon', 'reject', 'defer')),
     arguments  TEXT    NOT NULL,
-    expires_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL CHECK (expires_at BETWEEN 0 AND 253402300799999),
     PRIMARY KEY (message, lock_token)
 ) STRICT, WITHOUT ROWID;
 
@@ -105,7 +118,7 @@ CREATE TABLE mqlite_subscriptions (
     subscription TEXT    PRIMARY KEY REFERENCES mqlite_queues (name) ON DELETE CASCADE,
     topic        TEXT    NOT NULL,
     filter       TEXT    NOT NULL DEFAULT '',
-    created_at   INTEGER NOT NULL
+    created_at   INTEGER NOT NULL CHECK (created_at BETWEEN 0 AND 253402300799999)
 ) STRICT;
 
 CREATE INDEX mqlite_dedup_expiry ON mqlite_dedup (expires_at);
@@ -195,12 +208,17 @@ CREATE TRIGGER mqlite_line_leave AFTER DELETE ON mqlite_messages
     END;
 
 CREATE TRIGGER mqlite_line_return AFTER UPDATE OF state ON mqlite_messages
-    WHEN NEW.blocked = 1 AND OLD.state IN ('completed', 'dead_lettered')
+    WHEN NEW.line IS NOT NULL
+         AND ((NEW.blocked = 1 AND OLD.state IN ('completed', 'dead_lettered'))
+              OR (NEW.blocked = 0 AND OLD.state = 'locked'
+                  AND NEW.state IN ('active', 'scheduled')))
     BEGIN
         UPDATE mqlite_messages SET blocked = 1
          WHERE queue = NEW.queue AND line = NEW.line AND blocked = 0
            AND state IN ('active', 'locked', 'deferred', 'scheduled')
-           AND state IN ('active', 'scheduled') AND id > NEW.id;
+           AND state IN ('active', 'scheduled')
+           AND id > (SELECT min(id) FROM mqlite_messages
+                      WHERE queue = NEW.queue AND line = NEW.line AND blocked = 1);
         UPDATE mqlite_messages SET blocked = 0
          WHERE id = (SELECT min(id) FROM mqlite_messages
                       WHERE queue = NEW.queue AND line = NEW.line AND blocked = 1)

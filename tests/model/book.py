@@ -94,13 +94,13 @@ class Book:
         return None if record.new.group is None else (record.queue, record.new.group)
 
     def enter(self, record: Record) -> None:
-        """A new message goes behind; a returned one ahead of a later head that is at rest."""
+        """Let the first message of the line lead it, unless a later one is at work."""
         line = self.line(record)
         if line is None:
             return
         head = self.heads.setdefault(line, record.id)
-        if record.id < head and self.messages[head].state in ("active", "scheduled"):
-            self.heads[line] = record.id
+        if self.messages[head].state in ("active", "scheduled"):
+            self.heads[line] = min(m.id for m in self.unfinished(line))
 
     def leave(self, record: Record) -> None:
         """The head's place goes to the earliest message behind it."""

@@ -194,6 +194,7 @@ class Reference(Book):
             self.bury(record, "MaxDeliveryCountExceeded")
         else:
             self.wait(record, delay)
+            self.enter(record)
 
     def backoff(self, record: Record, rest: int) -> int:
         """Between a half and the whole of base * 2 ** (deliveries - 1), capped."""

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from django_mqlite import LockLost, enqueue
+from django_mqlite import LockLost, enqueue, maintenance
 from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.testing import FakeClock
 from tests.support.verbs import (
@@ -258,6 +258,65 @@ def test_a_redriven_message_waits_for_a_later_one_that_is_at_work(clock, group_q
     assert heads() == {("groups", "a"): at_work.pk}
     Message.objects.filter(pk=at_work.pk).delete()
     assert claim_ids("groups") == [dead.pk]
+
+
+def fail(message, clock):
+    message.abandon(delay=60)
+
+
+def give_back_at_once(message, clock):
+    message.abandon(delay=0)
+
+
+def give_back_deferred(message, clock):
+    defer(message)
+    (again,) = Message.objects.claim_deferred("groups", [message.pk])
+    again.abandon(delay=60)
+
+
+def let_the_lease_run_out(message, clock):
+    clock.advance(3600)
+    assert len(reap()) == 1
+
+
+def release_by_hand(message, clock):
+    assert Message.objects.release(message.pk, seen=message.lease_fingerprint)
+
+
+def lose_the_worker(message, clock):
+    assert maintenance.release_worker("default", "w", reason="gone", limit=10) == 1
+
+
+@pytest.mark.parametrize(
+    "end_delivery",
+    [
+        fail,
+        give_back_at_once,
+        give_back_deferred,
+        let_the_lease_run_out,
+        release_by_hand,
+        lose_the_worker,
+    ],
+)
+def test_failed_delivery_returns_behind_earlier_redriven_messages(clock, group_queue, end_delivery):
+    first, second = grouped("a", "a")
+    claim_one("groups").reject("R")
+    claim_one("groups").reject("R")
+    later, last = grouped("a", "a")
+    at_work = claim_one("groups", worker="w")
+    DeadLetter.objects.redrive([second, first])
+    assert claim_ids("groups") == []
+
+    end_delivery(at_work, clock)
+
+    assert heads()["groups", "a"] == first
+    clock.advance(60)
+    activate()
+    given = []
+    while batch := Message.objects.claim("groups", limit=10):
+        given += [message.pk for message in batch]
+        complete_all(batch)
+    assert given == [first, second, later, last]
 
 
 def test_a_redriven_message_returns_behind_an_earlier_head(clock, group_queue):
