@@ -8,12 +8,22 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 @lru_cache(maxsize=1024)  # the messages of a batch have most of their times in common
 def moment(epoch_ms: int) -> datetime | None:
-    """The aware UTC datetime of an epoch millisecond; None for 0, which means "never"."""
-    return EPOCH + timedelta(milliseconds=epoch_ms) if epoch_ms else None
+    """Return the aware UTC datetime of an epoch millisecond; None for 0, which means "never".
+
+    A time that a datetime cannot hold, which only another program can have written, is the first
+    or the last that it can: a row with such a time must remain readable.
+    """
+    if not epoch_ms:
+        return None
+    try:
+        return EPOCH + timedelta(milliseconds=epoch_ms)
+    except OverflowError:
+        return LAST if epoch_ms > 0 else FIRST
 
 
 def iso(epoch_ms: int | None) -> str | None:
@@ -27,6 +37,20 @@ def epoch_ms(at: datetime) -> int:
     if at.tzinfo is None:
         raise ValueError(f"{at!r} has no time zone; pass an aware one, e.g. datetime.now(UTC)")
     return (at - EPOCH) // timedelta(milliseconds=1)
+
+
+class DocumentField(models.JSONField):
+    """A JSON document that reads as its text where Python cannot parse it.
+
+    SQLite takes documents that Python refuses, such as a number of 5,000 digits, and one of them
+    must not make a whole list of rows unreadable.
+    """
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        try:
+            return super().from_db_value(value, expression, connection)
+        except (ValueError, RecursionError):
+            return value
 
 
 class EpochMillisecondsField(models.Field):  # type: ignore[type-arg]

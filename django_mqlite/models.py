@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from . import content
 from .durations import Duration, milliseconds
 from .exceptions import LockLost
-from .fields import EpochMillisecondsField, epoch_ms
+from .fields import DocumentField, EpochMillisecondsField, epoch_ms
 from .leases import fingerprint
 from .managers import DeadLetterManager, MessageManager, QueueManager, SubscriptionManager
 from .records import AccessKey, Dedup, MetaEntry, ReceiveAttempt, SettlementReceipt
@@ -134,10 +134,10 @@ class Message(Row):
     group_id = models.TextField(_("group id"), null=True)
     subject = models.TextField(_("subject"), null=True)
     content_type = models.TextField(_("content type"), null=True)
-    properties = models.JSONField(_("properties"), null=True)
+    properties = DocumentField(_("properties"), null=True)
     body = models.BinaryField(_("body"))
-    errors = models.JSONField(_("errors"), null=True)
-    result = models.JSONField(_("result"), null=True)
+    errors = DocumentField(_("errors"), null=True)
+    result = DocumentField(_("result"), null=True)
     finished_at = EpochMillisecondsField(_("finished at"))
     dead_letter_reason = models.TextField(_("dead-letter reason"), null=True)
     dead_letter_description = models.TextField(_("dead-letter description"), null=True)

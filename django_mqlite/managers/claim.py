@@ -11,14 +11,15 @@ from ..durations import Duration
 from ..exceptions import TransactionRefused
 from ..store.claim import claim_and_delete, claim_deferred, claimable_queues
 from ..transactions import in_callers_transaction, write_transaction
-from .base import VerbManager, lock_ms, must_exist, positive
-from .rows import from_claimed_rows, from_rows
+from .base import lock_ms, must_exist, positive
+from .rows import from_rows
+from .settle import SettleVerbs
 
 if TYPE_CHECKING:
     from ..models import Message
 
 
-class ClaimVerbs(VerbManager["Message"]):
+class ClaimVerbs(SettleVerbs):
     """Taking messages, under a lease or for good."""
 
     def claim(
@@ -45,9 +46,12 @@ class ClaimVerbs(VerbManager["Message"]):
         wanted = Claim(
             limit=limit, worker=worker, lock_ms=lock_ms(lock_duration), attempt_id=attempt_id
         )
-        with self._claiming() as connection:
-            rows = claim_rows(connection, queue, wanted, now=clock.now_ms())
-        return from_claimed_rows(self.model, self.using_alias, rows)
+        while True:
+            with self._claiming() as connection:
+                rows = claim_rows(connection, queue, wanted, now=clock.now_ms())
+            messages = self.given(rows)
+            if messages or not rows:
+                return messages
 
     def claim_deferred(
         self,
@@ -75,7 +79,7 @@ class ClaimVerbs(VerbManager["Message"]):
                 worker=worker,
                 lock_duration=lock_duration_ms,
             )
-        return from_claimed_rows(self.model, self.using_alias, rows)
+        return self.given(rows)
 
     def claim_and_delete(self, queue: str, *, limit: int = 1) -> list["Message"]:
         """Take up to `limit` messages of `queue` for good: no lease, nothing to settle.

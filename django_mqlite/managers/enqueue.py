@@ -16,7 +16,7 @@ from ..filters import lets_in, names_of
 from ..names import meant
 from ..store.enqueue import Stored
 from ..store.topics import routes, topic_names
-from ..transactions import after_commit, write_transaction
+from ..transactions import after_commit, write_lock, write_transaction
 from ..types import NewMessage
 from .base import VerbManager
 from .rows import duplicate_of, from_stored
@@ -43,8 +43,10 @@ class EnqueueVerbs(VerbManager["Message"]):
         a ValueError or TypeError that names the argument, each before anything is written.
         """
         new = self._drafted(queue, data, options)
-        now = clock.now_ms()
-        stored: Stored | int | None = store_fast(self.connection, new, now=now)
+        stored: Stored | int | None
+        with write_lock(self.using_alias) as connection:
+            now = clock.now_ms()
+            stored = store_fast(connection, new, now=now)
         if stored is None:
             with write_transaction(self.using_alias) as connection:
                 now = clock.now_ms()
@@ -88,25 +90,13 @@ class EnqueueVerbs(VerbManager["Message"]):
         if options.get("message_id") is None:
             options["message_id"] = token_hex(16)
         message = self._drafted(topic, data, options)
-        news = [replace(message, queue=queue) for queue in self._routed(topic, message)]
         with write_transaction(self.using_alias) as connection:
             now = clock.now_ms()
+            queues = _routed(connection, topic, message, now)
+            news = [replace(message, queue=queue) for queue in queues]
             stored = [_stored(connection, new, now) for new in news]
         self._ring_after_commit()
         return [self._new(new, one, now) for new, one in zip(news, stored, strict=True)]
-
-    def _routed(self, topic: str, message: NewMessage) -> list[str]:
-        """The queues of the subscriptions that want the message."""
-        connection = self.connection
-        found = routes(connection, topic)
-        if not found:
-            raise TopicNotFound(topic, topic_names(connection))
-        names = names_of(message, now=clock.now_ms())
-        return [
-            route.subscription
-            for route in found
-            if lets_in(route.filter, names, subscription=route.subscription)
-        ]
 
     def _drafted(self, queue: str, data: Any, options: MessageOptions) -> NewMessage:
         known = MessageOptions.__annotations__
@@ -122,6 +112,19 @@ class EnqueueVerbs(VerbManager["Message"]):
     def _ring_after_commit(self) -> None:
         alias = self.using_alias
         after_commit(alias, partial(ring, alias))
+
+
+def _routed(connection: Any, topic: str, message: NewMessage, now: int) -> list[str]:
+    """Return the queues of the subscriptions that want the message."""
+    found = routes(connection, topic)
+    if not found:
+        raise TopicNotFound(topic, topic_names(connection))
+    names = names_of(message, now=now)
+    return [
+        route.subscription
+        for route in found
+        if lets_in(route.filter, names, subscription=route.subscription)
+    ]
 
 
 def _stored(connection: Any, new: NewMessage, now: int) -> Stored | int:

@@ -3,9 +3,8 @@
 from .claim import ClaimVerbs
 from .enqueue import EnqueueVerbs
 from .look import LookVerbs
-from .settle import SettleVerbs
 from .steer import SteerVerbs
 
 
-class MessageManager(EnqueueVerbs, ClaimVerbs, SettleVerbs, SteerVerbs, LookVerbs):
+class MessageManager(EnqueueVerbs, ClaimVerbs, SteerVerbs, LookVerbs):
     """Enqueue, claim, renew, settle; step in and look."""

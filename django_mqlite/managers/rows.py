@@ -25,13 +25,21 @@ def from_rows(model: type[M], using: str, rows: Iterable[MessageRow]) -> list[M]
     return _instances(model, using, map(_python_values, rows))
 
 
+def _parsed(document: str) -> Any:
+    """Return the document, or its text where Python cannot parse what SQLite has accepted."""
+    try:
+        return json.loads(document)
+    except (ValueError, RecursionError):
+        return document
+
+
 def _python_values(row: MessageRow) -> dict[str, Any]:
     values: dict[str, Any] = dict(zip(MessageRow._fields, row, strict=True))
     for name in _TIMES:
         values[name] = moment(values[name])
     for name in _DOCUMENTS:
         if values[name] is not None:
-            values[name] = json.loads(values[name])
+            values[name] = _parsed(values[name])
     values["blocked"] = bool(values["blocked"])
     return values
 

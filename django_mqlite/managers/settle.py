@@ -2,21 +2,35 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import clock
 from ..deliveries import Claim, Settlement, claim_rows, settle
+from ..doorbell import ring
 from ..durations import Duration
 from ..fields import moment
 from ..store import renew
 from ..store.rows import MessageRow
-from ..transactions import write_transaction
-from ..types import Completion, Lease, Outcome
+from ..transactions import after_commit, write_transaction
+from ..types import Completion, Lease, Outcome, Rejection
 from .base import VerbManager, lock_ms
 from .rows import from_claimed_rows
 
 if TYPE_CHECKING:
     from ..models import Message
+
+
+UNREADABLE = Rejection(
+    reason="Unreadable",
+    description="properties is not a JSON object, or errors is not a JSON array",
+)
+
+
+def _is_damaged(message: "Message") -> bool:
+    return not (
+        isinstance(message.properties, dict | None) and isinstance(message.errors, list | None)
+    )
 
 
 class SettleVerbs(VerbManager["Message"]):
@@ -57,7 +71,21 @@ class SettleVerbs(VerbManager["Message"]):
                 if len(rows) < limit:
                     wanted = Claim(limit=limit - len(rows), worker=worker)
                     rows += claim_rows(connection, queue, wanted, now=now)
-        return held, from_claimed_rows(self.model, self.using_alias, rows)
+        return held, self.given(rows)
+
+    def given(self, rows: Sequence[MessageRow]) -> list["Message"]:
+        """Return the claimed messages, and dead-letter those that another program has damaged.
+
+        A handler must not be given text where it expects `properties`, and one such row must not
+        keep the others from their handlers.
+        """
+        messages = from_claimed_rows(self.model, self.using_alias, rows)
+        damaged = [message for message in messages if _is_damaged(message)]
+        for message in damaged:
+            self.settle(message, UNREADABLE)
+        if damaged:  # what stands behind them may be claimed at once
+            after_commit(self.using_alias, partial(ring, self.using_alias))
+        return [message for message in messages if message not in damaged] if damaged else messages
 
     def renew_many(
         self, messages: Sequence["Message"], lock_duration: Duration | None = None

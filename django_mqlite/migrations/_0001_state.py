@@ -86,10 +86,13 @@ STATE = [
             ("group_id", models.TextField(null=True, verbose_name="group id")),
             ("subject", models.TextField(null=True, verbose_name="subject")),
             ("content_type", models.TextField(null=True, verbose_name="content type")),
-            ("properties", models.JSONField(null=True, verbose_name="properties")),
+            (
+                "properties",
+                django_mqlite.fields.DocumentField(null=True, verbose_name="properties"),
+            ),
             ("body", models.BinaryField(verbose_name="body")),
-            ("errors", models.JSONField(null=True, verbose_name="errors")),
-            ("result", models.JSONField(null=True, verbose_name="result")),
+            ("errors", django_mqlite.fields.DocumentField(null=True, verbose_name="errors")),
+            ("result", django_mqlite.fields.DocumentField(null=True, verbose_name="result")),
             (
                 "finished_at",
                 django_mqlite.fields.EpochMillisecondsField(verbose_name="finished at"),

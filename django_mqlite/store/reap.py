@@ -215,6 +215,7 @@ def discard_expired(connection: Connection, ids: Sequence[int], *, now: int) -> 
 
 
 # Two seeks per queue and one for the times to live. A read: an idle reaper takes no write lock.
+# What no sweep can move, because its queue is missing, is not due either.
 NEXT_EVENT = Statement(
     "next_event",
     """
@@ -225,8 +226,9 @@ NEXT_EVENT = Statement(
         SELECT (SELECT min(visible_at) FROM mqlite_messages
                  WHERE queue = name AND state = 'scheduled') FROM mqlite_queues
         UNION ALL
-        SELECT (SELECT min(expires_at) FROM mqlite_messages
-                 WHERE expires_at > 0 AND state IN ('active', 'deferred', 'scheduled')))
+        SELECT (SELECT min(expires_at) FROM mqlite_messages AS m
+                 WHERE expires_at > 0 AND state IN ('active', 'deferred', 'scheduled')
+                   AND EXISTS (SELECT 1 FROM mqlite_queues WHERE name = m.queue)))
     """,
 )
 

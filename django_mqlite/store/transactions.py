@@ -1,6 +1,14 @@
-"""Being admitted as the writer inside a transaction that somebody else began."""
+"""The write lock: begin a transaction with it, or acquire it in one that is open."""
 
 from .statement import Connection, Statement, execute
+
+BEGIN = Statement("begin", "BEGIN IMMEDIATE")
+
+
+def begin(connection: Connection) -> None:
+    """Wait for the write lock and begin a transaction with it."""
+    execute(connection, BEGIN)
+
 
 # Changes nothing and takes the write lock, so that a time sampled afterwards is still the time
 # when the next statement is judged by it.

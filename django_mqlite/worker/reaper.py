@@ -52,7 +52,7 @@ class Reaper:
             if self._is_more_after(HOUSEKEEPING):
                 return GAP
             self._housekeeping_at = time.monotonic() + HOUSEKEEPING_EVERY
-        return LONGEST_REST if wait is None else min(wait, LONGEST_REST)
+        return LONGEST_REST if wait is None else min(wait or GAP, LONGEST_REST)
 
     def _is_more_after(self, sweeps: Mapping[str, Sweep]) -> bool:
         return max(run_round(sweeps, self._using).values()) >= BATCH

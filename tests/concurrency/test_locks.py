@@ -3,12 +3,13 @@
 import pytest
 from django.db import OperationalError, connection, connections, transaction
 
-from django_mqlite import QueueNotFound, enqueue
+from django_mqlite import QueueNotFound, TopicNotFound, enqueue, enqueue_many, publish
 from django_mqlite.clock import use_clock
-from django_mqlite.models import DeadLetter, Message, Queue
+from django_mqlite.fields import moment
+from django_mqlite.models import DeadLetter, Message, Queue, Subscription
 from django_mqlite.transactions import write_transaction
 from tests.support.transactions import another_connection, another_writer_gets_in
-from tests.support.verbs import activate, claim_one, dead_letter, enqueue_and_claim, reap
+from tests.support.verbs import activate, claim_ids, claim_one, dead_letter, enqueue_and_claim, reap
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -101,24 +102,43 @@ class WatchfulClock:
         return self.clock.now_ms()
 
 
-SETTLES = {
+TIMED = {
+    "enqueue": lambda message: enqueue("jobs", None),
+    "enqueue in a window": lambda message: enqueue("windowed", None),
+    "enqueue many": lambda message: enqueue_many("jobs", [1, 2]),
+    "publish": lambda message: publish("orders", None),
     "claim": lambda message: Message.objects.claim("jobs"),
+    "claim and delete": lambda message: Message.objects.claim_and_delete("jobs"),
     "complete": lambda message: message.complete(),
     "abandon": lambda message: message.abandon(),
     "reject": lambda message: message.reject("R"),
     "renew": lambda message: message.renew(),
+    "defer": lambda message: message.defer(),
+    "run now": lambda message: Message.objects.run_now(enqueue("jobs", None, delay=9).pk),
+    "redrive": lambda message: DeadLetter.objects.redrive([dead_letter("jobs").pk]),
+    "pause": lambda message: Queue.objects.get(name="jobs").pause(),
+    "configure": lambda message: Queue.objects.configure("jobs", lock_duration=9),
+    "subscribe": lambda message: Subscription.objects.subscribe("orders", "mailing"),
 }
+
+
+@pytest.fixture
+def timed(busy, make_queue):
+    """What every verb that samples the time needs."""
+    make_queue("windowed", dedup_window=60)
+    Subscription.objects.subscribe("orders", "stock", filter="")
+    Message.objects.claim("jobs", limit=100)
+    return enqueue_and_claim("jobs")
 
 
 @pytest.mark.rule("2.3")
 @pytest.mark.parametrize("mode", ["DEFERRED", "IMMEDIATE", None])
-@pytest.mark.parametrize("verb", SETTLES)
-def test_the_time_is_sampled_after_the_writer_was_admitted(busy, clock, monkeypatch, verb, mode):
-    message = enqueue_and_claim("jobs")
+@pytest.mark.parametrize("verb", TIMED)
+def test_the_time_is_sampled_after_the_writer_was_admitted(timed, clock, monkeypatch, verb, mode):
     monkeypatch.setattr(connections["default"], "transaction_mode", mode)
 
     with use_clock(WatchfulClock(clock)) as watchful:
-        SETTLES[verb](message)
+        TIMED[verb](timed)
 
     assert watchful.admitted
     assert all(watchful.admitted)
@@ -127,16 +147,67 @@ def test_the_time_is_sampled_after_the_writer_was_admitted(busy, clock, monkeypa
 
 @pytest.mark.rule("3.7")
 @pytest.mark.parametrize("mode", ["DEFERRED", "IMMEDIATE"])
-@pytest.mark.parametrize("verb", sorted(set(SETTLES) - {"claim"}))
-def test_also_in_the_callers_transaction(busy, clock, monkeypatch, verb, mode):
-    message = enqueue_and_claim("jobs")
+@pytest.mark.parametrize("verb", sorted(set(TIMED) - {"claim", "redrive"}))
+def test_also_in_the_callers_transaction(timed, clock, monkeypatch, verb, mode):
     monkeypatch.setattr(connections["default"], "transaction_mode", mode)
 
     with use_clock(WatchfulClock(clock)) as watchful, transaction.atomic():
-        SETTLES[verb](message)
+        TIMED[verb](timed)
 
     assert watchful.admitted
     assert all(watchful.admitted)
+
+
+def just_before_the_lock(*statements):
+    """Return a wrapper in which another connection commits while ours waits for the write lock."""
+    pending = list(statements)
+
+    def wrapper(execute, sql, *arguments):
+        while sql.startswith("BEGIN") and pending:
+            with another_connection() as other:
+                other.execute(pending.pop(0))
+        return execute(sql, *arguments)
+
+    return connection.execute_wrapper(wrapper)
+
+
+@pytest.mark.rule("9.2")
+@pytest.mark.parametrize("left", [["mailing"], []], ids=["another is left", "none is left"])
+def test_publish_reads_the_subscriptions_with_the_write_lock_held(clock, db, left):
+    for subscription in [*left, "stock"]:
+        Subscription.objects.subscribe("orders", subscription)
+    unsubscribe = [
+        "DELETE FROM mqlite_subscriptions WHERE subscription = 'stock'",
+        "DELETE FROM mqlite_queues WHERE name = 'stock'",
+    ]
+
+    with just_before_the_lock(*unsubscribe):
+        if left:
+            assert [message.queue for message in publish("orders", None)] == left
+        else:
+            with pytest.raises(TopicNotFound):
+                publish("orders", None)
+
+
+@pytest.mark.rule("1.2")
+def test_enqueued_at_never_falls_while_ids_rise(clock, queue):
+    """A message that waits for the lock is younger than what was stored in the meantime."""
+    stored_meanwhile = """
+        INSERT INTO mqlite_messages (queue, enqueued_at, body)
+        VALUES ('jobs', %d, x'')"""
+    at = clock.now_ms() + 1_600
+
+    with just_before_the_lock(stored_meanwhile % at):
+        wait = connection.execute_wrapper(
+            lambda execute, sql, *rest: (
+                (sql.startswith("BEGIN") and clock.advance(1.6)) or execute(sql, *rest)
+            )
+        )
+        with wait:
+            message = enqueue("jobs", None, ttl=1)
+
+    assert message.enqueued_at == moment(at)
+    assert claim_ids("jobs") == [message.pk - 1, message.pk]
 
 
 @pytest.mark.parametrize("mode", ["DEFERRED", "IMMEDIATE", None])

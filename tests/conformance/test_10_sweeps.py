@@ -6,10 +6,10 @@ from contextlib import closing
 import pytest
 from django.db import connection
 
-from django_mqlite import Draft, enqueue_many, maintenance
+from django_mqlite import Draft, enqueue, enqueue_many, maintenance
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.worker import sweeps
-from django_mqlite.worker.reaper import Reaper
+from django_mqlite.worker.reaper import LONGEST_REST, Reaper
 from tests.support.verbs import claim_ids, state_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.rule("10.3")]
@@ -115,6 +115,38 @@ def test_a_message_whose_queue_was_deleted_behind_our_back_stops_no_sweep(clock,
     assert DeadLetter.objects.count() == 3
     assert {m.queue for m in DeadLetter.objects.all()} == {"jobs"}
     Message.objects.filter(queue="lost").delete()
+
+
+OVERDUE = {
+    "expired": ({"ttl": 1}, "active"),
+    "expired and deferred": ({"ttl": 1}, "deferred"),
+    "expired and scheduled": ({"ttl": 1, "delay": 1}, "scheduled"),
+    "due": ({"delay": 1}, "scheduled"),
+    "lease over": ({}, "locked"),
+}
+
+
+@pytest.mark.parametrize("case", OVERDUE)
+def test_reaper_rests_beside_messages_whose_queue_is_missing(clock, make_queue, case):
+    options, state = OVERDUE[case]
+    make_queue("lost", lock_duration=1)
+    message = enqueue("lost", None, **options)
+    if state in ("deferred", "locked"):
+        (claimed,) = Message.objects.claim("lost")
+        if state == "deferred":
+            claimed.defer()
+    assert state_of(message) == state
+    with closing(sqlite3.connect(connection.settings_dict["NAME"])) as shell:
+        shell.execute("DELETE FROM mqlite_queues WHERE name = 'lost'")
+        shell.commit()
+    clock.advance(60)
+    reaper = Reaper("default")
+
+    rests = [reaper.poll() for _ in range(3)]
+
+    assert rests == [LONGEST_REST] * 3
+    assert state_of(message) == state
+    Message.objects.all().delete()
 
 
 @pytest.mark.parametrize("mode", ["group_fifo", "strict_fifo"])
