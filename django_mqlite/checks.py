@@ -15,6 +15,7 @@ from .conf import get_settings
 from .exceptions import HandlersNotImported
 from .handlers import Handler, get_handlers, queues_of_kinds
 from .names import meant
+from .schema import schema_differences
 from .store.queues import queue_names
 
 OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
@@ -184,13 +185,17 @@ def _check_transaction_mode(connection: Any) -> list[CheckMessage]:
 @register("mqlite", Tags.database)
 @with_link
 def check_database(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """WAL is on, and every handler's queue exists; asked only where the database may be."""
+    """Check journal mode, schema and the handlers' queues, where the database may be asked."""
     alias = checked_alias()
     connection = connections[alias]
     if not is_readable() or connection.vendor != "sqlite" or alias not in (databases or ()):
         return []
     try:
-        return [*_check_journal_mode(connection), *_check_handlers(connection)]
+        return [
+            *_check_journal_mode(connection),
+            *_check_shape(connection),
+            *_check_handlers(connection),
+        ]
     except OperationalError as error:
         return [
             Error(
@@ -211,6 +216,22 @@ def _check_journal_mode(connection: Any) -> list[CheckMessage]:
             f"Database {connection.alias!r} is in journal mode {mode}: readers stop the writer.",
             hint="Use the engine django_mqlite.sqlite3, or OPTIONS = sqlite_options().",
             id="mqlite.W003",
+        )
+    ]
+
+
+def _check_shape(connection: Any) -> list[CheckMessage]:
+    differences = schema_differences(connection)
+    if not differences:
+        return []
+    return [
+        Error(
+            f"The queue's tables in database {connection.alias!r} are not as their migrations "
+            f"created them: {'; '.join(differences)}.",
+            hint="Without them messages can be stored and never delivered. Restore a backup, or "
+            "create what is missing with the statements of `manage.py sqlmigrate django_mqlite "
+            "0001`.",
+            id="mqlite.E010",
         )
     ]
 

@@ -13,6 +13,7 @@ from .exceptions import LockLost
 from .fields import DocumentField, EpochMillisecondsField, epoch_ms
 from .leases import fingerprint
 from .managers import DeadLetterManager, MessageManager, QueueManager, SubscriptionManager
+from .managers.guarded import GuardedModel
 from .records import AccessKey, Dedup, MetaEntry, ReceiveAttempt, SettlementReceipt
 from .types import (
     Abandonment,
@@ -39,20 +40,7 @@ __all__ = [
 ]
 
 
-class Row(models.Model):
-    """A row that is read again from where it was read or written, and not from a replica."""
-
-    class Meta:
-        abstract = True
-
-    def refresh_from_db(
-        self, using: str | None = None, fields: Any = None, from_queryset: Any = None
-    ) -> None:
-        """Read the row again, unless told otherwise from the database that the instance is of."""
-        super().refresh_from_db(using or self._state.db, fields, from_queryset)
-
-
-class Queue(Row):
+class Queue(GuardedModel):
     """A queue's configuration, one row."""
 
     class Kind(models.TextChoices):
@@ -106,7 +94,7 @@ class Queue(Row):
         return type(self).objects.set_paused(self, False)
 
 
-class Message(Row):
+class Message(GuardedModel):
     """A message, whatever its state, with its lease inside it while it has one."""
 
     id = models.BigAutoField(primary_key=True)
@@ -291,7 +279,7 @@ class DeadLetter(Message):
         verbose_name_plural = _("dead letters")
 
 
-class Subscription(Row):
+class Subscription(GuardedModel):
     """A topic's message is copied to the queue of the subscription's name if `filter` is true."""
 
     subscription = models.TextField(_("subscription"), primary_key=True)

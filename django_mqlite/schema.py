@@ -1,9 +1,19 @@
 """Whether the file's tables are the ones this release knows."""
 
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
+from django.db.migrations import RunSQL
+from django.db.migrations.recorder import MigrationRecorder
+
+from . import migrations
 from .exceptions import SchemaVersionMismatch
 from .store.meta import SCHEMA, schema_token
+from .store.shape import Fact, shape_of
 
 _known: set[tuple[str, str]] = set()
 
@@ -20,3 +30,48 @@ def check_schema(connection: Any) -> None:
     if found is not None and int(found) > int(SCHEMA):
         raise SchemaVersionMismatch(found, SCHEMA)
     _known.add(file)
+
+
+def schema_differences(connection: Any) -> list[str]:
+    """Return what the file lacks of what its migrations have created, in words.
+
+    Additions of a newer release are no difference, and neither is a database without our tables:
+    `migrate` has yet to run there. A file that records no migrations is compared with all of them.
+    """
+    connection.ensure_connection()
+    with connection.wrap_database_errors:
+        shape = shape_of(connection.connection)
+    if not shape:
+        return []
+    recorded = MigrationRecorder(connection).applied_migrations()
+    applied = tuple(name for name in _migration_names() if ("django_mqlite", name) in recorded)
+    expected = _expected(connection.Database, applied or tuple(_migration_names()))
+    objects = {fact.object for fact in shape}
+    lacks = (_difference(fact, objects) for fact in sorted(expected - shape))
+    return list(dict.fromkeys(lacks))
+
+
+def _difference(fact: Fact, objects: set[str]) -> str:
+    if fact.object not in objects:
+        return f"{fact.object} is missing"
+    if fact.object.startswith("table "):
+        return f"{fact.object} lacks {fact.what}"
+    return f"{fact.object} is not as it was created"
+
+
+def _migration_names() -> Iterator[str]:
+    names = (module.name for module in iter_modules(migrations.__path__))
+    return (name for name in names if not name.startswith("_"))
+
+
+@cache
+def _expected(database: Any, names: tuple[str, ...]) -> frozenset[Fact]:
+    """Return the shape that these migrations create, found by running their SQL in memory."""
+    with closing(database.connect(":memory:")) as driver:
+        for name in names:
+            migration = import_module(f"{migrations.__name__}.{name}").Migration
+            for operation in migration.operations:
+                if isinstance(operation, RunSQL):
+                    for statement in operation.sql:
+                        driver.execute(statement)
+        return shape_of(driver)

@@ -10,6 +10,7 @@ from ..schema import check_schema
 from ..store.claim import queue_exists
 from ..store.queues import queue_names
 from ..types import MAX_INTEGER
+from .guarded import GuardedQuerySet
 
 M = TypeVar("M", bound=models.Model)
 
@@ -26,6 +27,8 @@ class VerbManager(models.Manager[M]):
 
     def get_queryset(self) -> models.QuerySet[M]:
         return super().get_queryset().using(self.using_alias)
+
+    _queryset_class = GuardedQuerySet
 
     @property
     def using_alias(self) -> str:

@@ -49,7 +49,7 @@ class ClaimVerbs(SettleVerbs):
         while True:
             with self._claiming() as connection:
                 rows = claim_rows(connection, queue, wanted, now=clock.now_ms())
-            messages = self.given(rows)
+            messages = self._given(rows)
             if messages or not rows:
                 return messages
 
@@ -79,7 +79,7 @@ class ClaimVerbs(SettleVerbs):
                 worker=worker,
                 lock_duration=lock_duration_ms,
             )
-        return self.given(rows)
+        return self._given(rows)
 
     def claim_and_delete(self, queue: str, *, limit: int = 1) -> list["Message"]:
         """Take up to `limit` messages of `queue` for good: no lease, nothing to settle.

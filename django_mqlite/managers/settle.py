@@ -71,9 +71,9 @@ class SettleVerbs(VerbManager["Message"]):
                 if len(rows) < limit:
                     wanted = Claim(limit=limit - len(rows), worker=worker)
                     rows += claim_rows(connection, queue, wanted, now=now)
-        return held, self.given(rows)
+        return held, self._given(rows)
 
-    def given(self, rows: Sequence[MessageRow]) -> list["Message"]:
+    def _given(self, rows: Sequence[MessageRow]) -> list["Message"]:
         """Return the claimed messages, and dead-letter those that another program has damaged.
 
         A handler must not be given text where it expects `properties`, and one such row must not

@@ -8,7 +8,7 @@ from django.db import Error, connections
 from ..exceptions import MqliteError, QueueNotFound
 from ..handlers import Handler, queues_of_kinds
 from ..models import Queue
-from ..schema import check_schema
+from ..schema import check_schema, schema_differences
 from ..store.transactions import admit
 from ..transactions import write_transaction
 from .faults import advice
@@ -19,13 +19,24 @@ class NotReady(MqliteError):
 
 
 def check_writable(using: str) -> None:
-    """Be admitted as the writer once: a read-only or locked database is told at the start."""
+    """Acquire the write lock once, so that a read-only or locked database fails at startup.
+
+    So does one whose tables are not as their migrations created them: without its triggers an
+    ordered message is stored and never delivered.
+    """
     try:
         check_schema(connections[using])
         with write_transaction(using) as connection:
             admit(connection)  # on a read-only file BEGIN IMMEDIATE alone says nothing
+            differences = schema_differences(connection)
     except Error as error:
         raise NotReady(f"Database {using!r} cannot be used: {error}; {advice(error)}.") from error
+    if differences:
+        raise NotReady(
+            f"The queue's tables in database {using!r} are not as their migrations created them: "
+            f"{'; '.join(differences)}. Restore a backup, or create what is missing: "
+            "`manage.py mqlite doctor` says how."
+        )
 
 
 def served_queues(

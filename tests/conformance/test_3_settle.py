@@ -10,7 +10,7 @@ from django.db import transaction
 from django_mqlite import LockLost, enqueue
 from django_mqlite.models import DeadLetter, Message
 from tests.support.transactions import committed_messages
-from tests.support.verbs import claim_one, enqueue_and_claim, reap, row_of, state_of
+from tests.support.verbs import claim_one, enqueue_and_claim, overwrite, reap, row_of, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -53,7 +53,7 @@ def test_abandon_makes_it_active_or_scheduled_or_a_dead_letter_at_the_bound(cloc
     assert state_of(message) == "scheduled"
     assert Message.objects.get(pk=message.pk).visible_at == clock.now + timedelta(seconds=60)
 
-    Message.objects.filter(pk=message.pk).update(state="active")
+    overwrite(Message.objects.filter(pk=message.pk), state="active")
     claim_one("jobs").abandon(delay=60)
     dead = DeadLetter.objects.get(pk=message.pk)
     assert (dead.dead_letter_reason, dead.delivery_count) == ("MaxDeliveryCountExceeded", 3)

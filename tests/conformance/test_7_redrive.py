@@ -12,6 +12,7 @@ from tests.support.verbs import (
     claim_one,
     dead_letter,
     enqueue_and_claim,
+    overwrite,
     row_of,
     state_of,
 )
@@ -239,7 +240,7 @@ def test_bounds_beyond_all_measure_are_refused_by_name(clock, queue, verb, bound
 @pytest.mark.parametrize("verb", ["redrive", "purge"])
 def test_five_thousand_ids_at_once(clock, queue, verb):
     ids = [message.pk for message in enqueue_many("jobs", [None] * 5_000)]
-    Message.objects.update(state="dead_lettered", finished_at=clock.now)
+    overwrite(Message.objects.all(), state="dead_lettered", finished_at=clock.now)
 
     assert DeadLetter.objects.matching("jobs", ids=ids).count() == 5_000
     assert getattr(DeadLetter.objects, verb)(ids) == 5_000
@@ -263,7 +264,7 @@ def test_five_thousand_leases_at_once(clock, queue):
 def test_five_thousand_deferred_messages_at_once(clock, queue):
     enqueue_many("jobs", [None] * 5_000)
     ids = [message.pk for message in Message.objects.all()]
-    Message.objects.update(state="deferred")
+    overwrite(Message.objects.all(), state="deferred")
 
     given = Message.objects.claim_deferred("jobs", ids)
 

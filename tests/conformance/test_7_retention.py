@@ -8,7 +8,14 @@ from django_mqlite import enqueue, enqueue_many, maintenance
 from django_mqlite.deliveries import Settlement
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.types import Completion
-from tests.support.verbs import claim_ids, dead_letter, enqueue_and_claim, row_of, state_of
+from tests.support.verbs import (
+    claim_ids,
+    dead_letter,
+    enqueue_and_claim,
+    overwrite,
+    row_of,
+    state_of,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -153,7 +160,7 @@ def test_only_dead_letters_go(clock, make_queue):
     messages[2].defer()
     messages[3].complete()
     before = [row_of(message) for message in messages]
-    Message.objects.filter(pk=messages[4].pk).update(priority=-1)
+    overwrite(Message.objects.filter(pk=messages[4].pk), priority=-1)
     before[4]["priority"] = -1
     dead = dead_letter("jobs", "dead")
     clock.advance(1)

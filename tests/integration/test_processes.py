@@ -255,9 +255,7 @@ def test_a_burst_ends_when_nothing_is_left_to_claim(database, start):
 
 
 def test_a_burst_in_which_a_process_died_does_not_end_as_if_all_were_well(database, start):
-    queue = database.queue("jobs")
-    queue.max_delivery_count = 1
-    queue.save()
+    database.queue("jobs", max_delivery_count=1)
     database.enqueue("jobs", {"kill": True})
 
     burst = start("--burst").worker

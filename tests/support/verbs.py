@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db import connection
+from django.db import connection, models
 
 from django_mqlite import clock
 from django_mqlite.models import DeadLetter, Message, Queue
@@ -39,6 +39,11 @@ def reap(limit: int = 1_000) -> list[sweeps.Released]:
 def activate(limit: int = 1_000) -> int:
     """One sweep: what is due becomes active."""
     return sweeps.activate_due(connection, now=clock.now_ms(), limit=limit)
+
+
+def overwrite(rows: models.QuerySet[Any], **values: Any) -> int:
+    """Update columns as a foreign program would, past the verbs."""
+    return models.QuerySet.update(rows, **values)
 
 
 def state_of(message: Message) -> str:

@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 
 from django_mqlite.models import Message
-from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim, row_of
+from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim, overwrite, row_of
 
 from .pages import DEAD_LETTERS, MESSAGES, page_of, text_of
 
@@ -70,7 +70,7 @@ def test_a_long_body_is_cut(viewer, queue, data, cut):
 def test_a_lease_is_shown_with_who_and_how_long_but_not_its_token(viewer, queue, clock):
     message = enqueue_and_claim("jobs", 1)
     token = message.lock_token
-    Message.objects.filter(pk=message.pk).update(locked_by="host-a:4711")
+    overwrite(Message.objects.filter(pk=message.pk), locked_by="host-a:4711")
     clock.advance(10)
 
     page = text_of(viewer.get(page_of(message)))

@@ -19,6 +19,7 @@ from django_mqlite.task_backend.compat import (
 )
 from django_mqlite.types import Abandonment
 from django_mqlite.worker.executor import Executor
+from tests.support.verbs import overwrite
 
 from . import calls
 
@@ -157,7 +158,7 @@ def test_backoff_is_the_tasks_own_and_doubles(tasks_queue, clock, run_once, mess
 def test_backoff_ends_at_an_hour_or_at_itself(tasks_queue, clock, run_once, message_of):
     for backoff, most in ((3_000, 3_600), (7_200, 7_200)):
         result = calls.fail.using(backoff=backoff).enqueue()
-        Message.objects.filter(message_id=result.id).update(delivery_count=7)
+        overwrite(Message.objects.filter(message_id=result.id), delivery_count=7)
         run_once()
 
         rest = (message_of(result).visible_at - clock.now).total_seconds()

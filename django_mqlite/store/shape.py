@@ -1,0 +1,91 @@
+"""The shape of the tables: what can be compared, however a tool has written the SQL down."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+OBJECTS = """
+    SELECT type, name, tbl_name, sql FROM sqlite_master
+     WHERE tbl_name LIKE 'mqlite\\_%' ESCAPE '\\' AND sql IS NOT NULL
+"""
+
+COLUMNS = """SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?)"""
+
+REFERENCES = """SELECT "from", "table", "to", on_delete FROM pragma_foreign_key_list(?)"""
+
+UNIQUE = """
+    SELECT group_concat(c.name, ', ')
+      FROM pragma_index_list(?) AS i, pragma_index_info(i.name) AS c
+     WHERE i.origin = 'u'
+     GROUP BY i.name
+"""
+
+TOKEN = re.compile(
+    r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+|\S", re.DOTALL
+)
+
+
+class Fact(NamedTuple):
+    """Something that an object of the schema has, in words."""
+
+    object: str
+    what: str
+
+
+def shape_of(driver: Any) -> frozenset[Fact]:
+    """Return the facts of the queue's tables, indexes and triggers; `driver` is the driver's.
+
+    More facts than expected are additions; a fact that is missing was changed or lost.
+    """
+    return frozenset(
+        fact
+        for kind, name, _table, sql in driver.execute(OBJECTS).fetchall()
+        for fact in _facts(driver, kind, name, sql)
+    )
+
+
+def _facts(driver: Any, kind: str, name: str, sql: str) -> Iterator[Fact]:
+    named = f"{kind} {name}"
+    if kind != "table":
+        yield Fact(named, " ".join(_tokens(sql)))
+        return
+    yield Fact(named, "exists")
+    for column, type_, not_null, default, key in driver.execute(COLUMNS, (name,)).fetchall():
+        words = [f"column {column} {type_.upper()}"]
+        words += ["NOT NULL"] if not_null else []
+        words += [f"DEFAULT {default}"] if default is not None else []
+        words += [f"PRIMARY KEY part {key}"] if key else []
+        yield Fact(named, " ".join(words))
+    for own, table, other, on_delete in driver.execute(REFERENCES, (name,)).fetchall():
+        yield Fact(named, f"{own} REFERENCES {table} ({other}) ON DELETE {on_delete}")
+    for (columns,) in driver.execute(UNIQUE, (name,)).fetchall():
+        yield Fact(named, f"UNIQUE ({columns})")
+    yield from (Fact(named, what) for what in _written(sql))
+
+
+def _written(sql: str) -> Iterator[str]:
+    """What no pragma tells of a table: its CHECK constraints and its kind."""
+    tokens = list(_tokens(sql))
+    for place, word in enumerate(tokens):
+        if word == "check":
+            yield f"CHECK {' '.join(_parenthesis(tokens[place + 1 :]))}"
+        elif word in ("autoincrement", "strict", "without"):
+            yield word.upper()
+
+
+def _parenthesis(tokens: list[str]) -> Iterator[str]:
+    """The tokens up to the parenthesis that closes the first one."""
+    depth = 0
+    for token in tokens:
+        yield token
+        depth += {"(": 1, ")": -1}.get(token, 0)
+        if depth == 0:
+            return
+
+
+def _tokens(sql: str) -> Iterator[str]:
+    """The words of a statement without comments, quoted names and unquoted ones alike."""
+    for token in TOKEN.findall(sql):
+        if token.startswith(("--", "/*")):
+            continue
+        yield token if token.startswith("'") else token.strip('"`[]').lower()
