@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from django.db import IntegrityError, connections
+from django.db import connections
 
 from . import clock
 from .conf import get_settings
 from .doorbell import ring
 from .models import Message
+from .references import named, referenced
 from .store import claim_attempt, deduplicate, prune, reap, receipt, redrive
 from .telling import tell_expired, tell_released
 from .transactions import after_commit, write_transaction
@@ -54,7 +55,11 @@ def activate_due(using: str, *, limit: int) -> int:
 def expire(using: str, *, limit: int) -> int:
     """End at most `limit` messages whose time to live is over: dead letters, or gone."""
     bury, discard = reap.expired(connections[using], now=clock.now_ms(), limit=limit)
-    return _sparing(using, bury, _bury, _bury) + _sparing(using, discard, _discard, _bury)
+    buried = 0
+    if bury:
+        with write_transaction(using) as connection:
+            buried = _bury(connection, bury)
+    return buried + _sparing(using, discard, _discard, _bury)
 
 
 def _bury(connection: Any, ids: Sequence[int]) -> int:
@@ -94,25 +99,18 @@ Act = Callable[[Any, Sequence[int]], int]
 
 
 def _sparing(using: str, ids: Sequence[int], act: Act, spare: Act) -> int:
-    """Do `act` to these messages; where the database refuses one of them, `spare` it; how many.
+    """Do `act` to these messages, `spare` those that a foreign key refers to; how many it did.
 
-    A foreign key of the application can refer to a message, and one that must stay for its sake
-    must neither keep the rest nor come up again at once. Halving finds it in few transactions.
+    One that must stay for the project's sake must neither keep the rest nor come up again at once.
     """
     if not ids:
         return 0
-    try:
-        with write_transaction(using) as connection:
-            return act(connection, ids)
-    except IntegrityError as error:
-        if len(ids) > 1:
-            middle = len(ids) // 2
-            first = _sparing(using, ids[:middle], act, spare)
-            return first + _sparing(using, ids[middle:], act, spare)
-        logger.warning("message #%s stays, the database says: %s", ids[0], error)
-        with write_transaction(using) as connection:
-            spare(connection, ids)
-        return 0
+    with write_transaction(using) as connection:
+        kept = sorted(referenced(connection, ids))
+        if kept:
+            logger.warning("a foreign key refers to messages that stay: %s", named(kept))
+            spare(connection, kept)
+        return act(connection, [id for id in ids if id not in kept])
 
 
 def _doomed(connection: Any, *, limit: int) -> list[int]:

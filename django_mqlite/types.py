@@ -1,9 +1,9 @@
 """Small frozen values that cross the layers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from .failures import storable
 
@@ -70,6 +70,25 @@ class NewMessage:
     def visible_from(self, now: int) -> int:
         """The delivery time of a message that is enqueued `now`."""
         return now + self.delay_ms if self.visible_at is None else self.visible_at
+
+
+class BulkCount(int):
+    """How many messages were redriven or purged; `referenced` are the ids of those that stay.
+
+    They stay dead letters because a foreign key of the project refers to them.
+    """
+
+    referenced: tuple[int, ...]
+
+    def __new__(cls, count: int = 0, referenced: Iterable[int] = ()) -> Self:
+        """Return the count with these ids."""
+        made = super().__new__(cls, count)
+        made.referenced = tuple(referenced)
+        return made
+
+    def plus(self, other: "BulkCount") -> "BulkCount":
+        """Return the count and the ids of both."""
+        return BulkCount(self + other, self.referenced + other.referenced)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from django.template.response import TemplateResponse
 from django.utils.translation import gettext
 
 from ..exceptions import MqliteError
+from ..references import named
 from .asking import Asked, ask, page
 from .bulk_verbs import BulkVerb
 from .read_only import ReadOnlyAdmin
@@ -58,16 +59,21 @@ def _carry_out(
     run = Run.read(request.POST)
     label = "" if not _is_across(request) else request.GET.urlencode() or "everything"
     try:
-        work_on(run, letters, verb, options, request=request, label=label)
+        kept = work_on(run, letters, verb, options, request=request, label=label)
     except (OperationalError, MqliteError) as error:
         text = gettext("Stopped after %(done)d: %(error)s") % {"done": run.done, "error": error}
         model_admin.message_user(request, text, messages.ERROR)
     else:
+        if kept:
+            text = gettext("Kept, because other tables refer to them: %(ids)s") % {
+                "ids": named(kept)
+            }
+            model_admin.message_user(request, text, messages.WARNING)
         if not run.is_over:
             return _progress(model_admin, request, verb, run, options)
         if run.done:
             model_admin.message_user(request, verb.done % {"count": run.done}, messages.SUCCESS)
-        else:
+        elif not run.kept:
             _say_none_left(model_admin, request)
     return None
 

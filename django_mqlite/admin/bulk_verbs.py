@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
 from ..models import DeadLetter, Queue
+from ..types import BulkCount
 
 
 class RedriveForm(forms.Form):
@@ -31,13 +32,13 @@ class RedriveForm(forms.Form):
         self.fields["into"].choices = choices  # type: ignore[attr-defined]
 
 
-def _redrive(ids: Sequence[int], options: Mapping[str, Any], delay: float) -> int:
+def _redrive(ids: Sequence[int], options: Mapping[str, Any], delay: float) -> BulkCount:
     return DeadLetter.objects.redrive(
         ids, into=options.get("into") or None, rate=options.get("rate"), delay=delay
     )
 
 
-def _purge(ids: Sequence[int], options: Mapping[str, Any], delay: float) -> int:
+def _purge(ids: Sequence[int], options: Mapping[str, Any], delay: float) -> BulkCount:
     return DeadLetter.objects.purge(ids)
 
 
@@ -61,7 +62,7 @@ class BulkVerb:
     question: Any
     button: Any
     button_for_all: Any
-    act: Callable[[Sequence[int], Mapping[str, Any], float], int]
+    act: Callable[[Sequence[int], Mapping[str, Any], float], BulkCount]
     """Ids, the form's values, and after how many seconds the first is due."""
     done: Any
     log_flag: int

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from django.core.exceptions import BadRequest
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.http import HttpRequest
 
 from .. import clock
@@ -34,8 +34,10 @@ class Run:
     until: int
     started: int
     done: int = 0
+    kept: int = 0
     queue: str = ""
     since: int = 0
+    after: int = 0
 
     @classmethod
     def of(cls, total: int) -> Self:
@@ -51,7 +53,7 @@ class Run:
         try:
             numbers = {
                 name: int(posted[f"run_{name}"])
-                for name in ("total", "until", "started", "done", "since")
+                for name in ("total", "until", "started", "done", "kept", "since", "after")
             }
         except (KeyError, ValueError) as error:
             raise BadRequest("the form is not one of ours") from error
@@ -65,7 +67,7 @@ class Run:
 
     @property
     def is_over(self) -> bool:
-        return self.done >= self.total
+        return self.done + self.kept >= self.total
 
 
 def work_on(
@@ -76,12 +78,13 @@ def work_on(
     *,
     request: HttpRequest,
     label: str,
-) -> None:
+) -> list[int]:
     """Batches until the slice is over or the run: each a transaction together with its log.
 
     `label` says what the letters have in common and is logged once a batch; without one each of
-    the letters is logged.
+    the letters is logged. Returns the ids of those that a foreign key keeps.
     """
+    kept: list[int] = []
     alias = DeadLetter.objects.using_alias
     ends = time.monotonic() + SLICE
     while not run.is_over and time.monotonic() < ends:
@@ -93,11 +96,15 @@ def work_on(
                 log_many(request, Message, f"{count} of {label}", verb.log_flag, text)
             elif count:
                 # Under the name that the row keeps when it is no dead letter any more.
-                rows = [Message(pk=letter.pk, queue=letter.queue) for letter in batch]
+                done = [letter for letter in batch if letter.pk not in count.referenced]
+                rows = [Message(pk=letter.pk, queue=letter.queue) for letter in done]
                 log(request, rows, verb.log_flag, text)
         run.done += count
+        run.kept += len(count.referenced)
+        kept += count.referenced
         if not batch:
-            run.total = run.done  # somebody else was quicker with the rest
+            run.total = run.done + run.kept  # somebody else was quicker with the rest
+    return kept
 
 
 def _next_batch(run: Run, letters: QuerySet[Any]) -> list[Any]:
@@ -105,14 +112,16 @@ def _next_batch(run: Run, letters: QuerySet[Any]) -> list[Any]:
 
     Queue by queue, because the index of dead letters is.
     """
-    limit = min(BATCH, run.total - run.done)
+    limit = min(BATCH, run.total - run.done - run.kept)
     names = Queue.objects.filter(name__gte=run.queue).order_by("name")
     for name in names.values_list("name", flat=True):
-        since = run.since if name == run.queue else 0
+        since, after = (run.since, run.after) if name == run.queue else (0, 0)
         left = letters.filter(queue=name, finished_at__gte=since, finished_at__lte=run.until)
+        left = left.filter(Q(finished_at__gt=since) | Q(pk__gt=after))
         found = list(left.order_by("finished_at", "pk").only("queue", "finished_at")[:limit])
         if found:
             run.queue, run.since = name, epoch_ms(found[-1].finished_at)
+            run.after = found[-1].pk
             return found
     return []
 

@@ -8,9 +8,10 @@ from .. import clock
 from ..durations import Duration, milliseconds
 from ..store import redrive as store
 from ..transactions import one_of_many
+from ..types import BulkCount
 from .base import BATCH, VerbManager, must_exist, positive
 
-Act = Callable[[Sequence[int]], int]
+Act = Callable[[Sequence[int]], BulkCount]
 """What is done to a batch; it answers how many of them were still dead letters."""
 
 Progress = Callable[[int], object]
@@ -27,22 +28,22 @@ class Over:
     progress: Progress | None
 
 
-def in_batches(manager: VerbManager[Any], ids: Iterable[int], act: Act) -> int:
+def in_batches(manager: VerbManager[Any], ids: Iterable[int], act: Act) -> BulkCount:
     """`act` on these; how many it has acted on."""
     wanted = list(dict.fromkeys(ids))  # an id said twice would be copied twice
-    done = 0
+    done = BulkCount()
     for start in range(0, len(wanted), BATCH):
         with one_of_many(manager.using_alias):
-            done += act(wanted[start : start + BATCH])
+            done = done.plus(act(wanted[start : start + BATCH]))
     return done
 
 
-def over_queue(manager: VerbManager[Any], queue: str, act: Act, over: Over) -> int:
+def over_queue(manager: VerbManager[Any], queue: str, act: Act, over: Over) -> BulkCount:
     """`act` on those of `queue`, the longest dead first; how many it has acted on."""
     if over.limit is not None:
         positive(over.limit, "limit")
     finished_before = _finished_before(manager.connection, queue, over.older_than)
-    done, after = 0, store.Death(-1, 0)
+    done, after = BulkCount(), store.Death(-1, 0)
     while over.limit is None or done < over.limit:
         wanted = BATCH if over.limit is None else min(BATCH, over.limit - done)
         deaths = store.deaths(
@@ -56,7 +57,7 @@ def over_queue(manager: VerbManager[Any], queue: str, act: Act, over: Over) -> i
         if deaths:
             after = deaths[-1]
             with one_of_many(manager.using_alias):
-                done += act([death.id for death in deaths])
+                done = done.plus(act([death.id for death in deaths]))
             if over.progress is not None:
                 over.progress(done)
         if len(deaths) < wanted:

@@ -14,10 +14,11 @@ from ..doorbell import ring
 from ..durations import Duration, milliseconds
 from ..exceptions import GroupRequired
 from ..fields import moment
+from ..references import referenced
 from ..store import browse
 from ..store import redrive as store
 from ..transactions import after_commit, write_transaction
-from ..types import State, clamped
+from ..types import BulkCount, State, clamped
 from .base import VerbManager, must_exist, positive
 from .batches import Act, Over, Progress, in_batches, over_queue
 from .rows import from_rows
@@ -70,13 +71,14 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         into: str | None = None,
         rate: float | None = None,
         delay: Duration = 0,
-    ) -> int:
+    ) -> BulkCount:
         """Put these dead letters back to work, deliveries counted from 0; how many there were.
 
         They keep their id and with it their place in their group; with `into` they get new ids at
         the end of that queue. `rate` spreads them out, so many a second, the first after `delay`
         (timedelta or seconds). Ids that are no dead letters are passed over, so doing it twice
-        redrives once. Raises QueueNotFound and GroupRequired for the queue `into`.
+        redrives once. With `into`, those that a foreign key of the project refers to stay; the
+        result's `referenced` names them. Raises QueueNotFound and GroupRequired for `into`.
         """
         return in_batches(self, ids, self._mover(into, rate, milliseconds(delay, "delay")))
 
@@ -90,7 +92,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         into: str | None = None,
         rate: float | None = None,
         progress: Progress | None = None,
-    ) -> int:
+    ) -> BulkCount:
         """Redrive the dead letters of `queue`, the longest dead first; how many there were.
 
         At most `limit`, and only those that died at least `older_than` (timedelta or seconds) ago,
@@ -101,8 +103,12 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         over = Over(limit=limit, older_than=older_than, reason=reason, progress=progress)
         return over_queue(self, queue, self._mover(into, rate), over)
 
-    def purge(self, ids: Iterable[int]) -> int:
-        """Delete these dead letters for good; how many there were. Other ids are passed over."""
+    def purge(self, ids: Iterable[int]) -> BulkCount:
+        """Delete these dead letters for good; how many there were. Other ids are passed over.
+
+        Those that a foreign key of the project refers to stay; `referenced` of the result names
+        them.
+        """
         return in_batches(self, ids, self._purge_batch)
 
     def purge_queue(
@@ -114,11 +120,11 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         reason: str | None = None,
         everything: bool = False,
         progress: Progress | None = None,
-    ) -> int:
+    ) -> BulkCount:
         """Delete dead letters of `queue` for good, the longest dead first; how many there were.
 
         Needs a bound, `limit`, `older_than` or `reason`, or `everything=True`. `progress` as in
-        redrive_queue(). Raises QueueNotFound.
+        redrive_queue(), `referenced` as in purge(). Raises QueueNotFound.
         """
         if limit is None and older_than is None and reason is None and not everything:
             raise ValueError("purge_queue() needs limit=, older_than=, reason= or everything=True")
@@ -141,31 +147,42 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         interval_ms = 0.0 if rate is None else 1000 / _checked_rate(rate)
         place = count()
 
-        def move(ids: Sequence[int]) -> int:
+        def move(ids: Sequence[int]) -> BulkCount:
             dues = [store.Due(id, delay_ms + int(next(place) * interval_ms)) for id in ids]
             return self._redrive_batch(dues, into)
 
         return move
 
-    def _redrive_batch(self, dues: Sequence[store.Due], into: str | None) -> int:
+    def _redrive_batch(self, dues: Sequence[store.Due], into: str | None) -> BulkCount:
         alias = self.using_alias
+        kept: tuple[int, ...] = ()
         with write_transaction(alias) as connection:
             now = clock.now_ms()
             if into is None:
                 moved = store.redrive(connection, dues, now=now)
-            elif (ungrouped := store.ungrouped_dead_letter(connection, dues, into)) is not None:
-                raise GroupRequired(into, dead_letter=ungrouped)
             else:
+                kept = self._referenced(connection, [due.id for due in dues])
+                dues = [due for due in dues if due.id not in kept]
+                ungrouped = store.ungrouped_dead_letter(connection, dues, into)
+                if ungrouped is not None:
+                    raise GroupRequired(into, dead_letter=ungrouped)
                 moved = store.redrive_into(connection, dues, into, now=now)
             self._tell(signals.messages_redriven, moved)
             after_commit(alias, partial(ring, alias))
-        return moved
+        return BulkCount(moved, kept)
 
-    def _purge_batch(self, ids: Sequence[int]) -> int:
+    def _purge_batch(self, ids: Sequence[int]) -> BulkCount:
         with write_transaction(self.using_alias) as connection:
-            purged = store.purge(connection, ids)
+            kept = self._referenced(connection, ids)
+            purged = store.purge(connection, [id for id in ids if id not in kept])
             self._tell(signals.messages_purged, purged)
-        return purged
+        return BulkCount(purged, kept)
+
+    def _referenced(self, connection: Any, ids: Sequence[int]) -> tuple[int, ...]:
+        """Return those of these that are dead letters and cannot be deleted."""
+        ids = sorted(referenced(connection, ids))
+        letters = self.using(self.using_alias).filter(pk__in=ids).order_by("pk")
+        return tuple(letters.values_list("pk", flat=True)) if ids else ()
 
     def _tell(self, signal: Any, count: int) -> None:
         if count == 0:

@@ -8,6 +8,8 @@ from django.core.management.base import CommandError
 
 from django_mqlite.managers import DeadLetterManager
 from django_mqlite.models import DeadLetter
+from django_mqlite.references import named
+from django_mqlite.types import BulkCount
 
 from .arguments import add_selection, check_selection
 from .bar import bar
@@ -35,7 +37,10 @@ def run(options: Mapping[str, Any], output: Output) -> None:
     done = (
         _purge_ids(letters, options, output) if options["ids"] else _purge(letters, options, output)
     )
-    output.answer({"queue": queue, "purged": done}, f"Purged from queue {queue}: {done}")
+    text = f"Purged from queue {queue}: {done}"
+    if done.referenced:
+        text += f"\nKept, because other tables refer to them: {named(done.referenced)}"
+    output.answer({"queue": queue, "purged": done, "kept": list(done.referenced)}, text)
 
 
 def _check_bounds(options: Mapping[str, Any]) -> None:
@@ -49,13 +54,13 @@ def _check_bounds(options: Mapping[str, Any]) -> None:
         raise CommandError("--all means every one, so it cannot be combined with a bound.")
 
 
-def _purge_ids(letters: DeadLetterManager, options: Mapping[str, Any], output: Output) -> int:
+def _purge_ids(letters: DeadLetterManager, options: Mapping[str, Any], output: Output) -> BulkCount:
     ids = checked_ids(letters, options["queue"], options["ids"])
     _confirm(len(ids), options, output)
     return letters.purge(ids)
 
 
-def _purge(letters: DeadLetterManager, options: Mapping[str, Any], output: Output) -> int:
+def _purge(letters: DeadLetterManager, options: Mapping[str, Any], output: Output) -> BulkCount:
     queue = options["queue"]
     wanted = {"older_than": options["older_than"], "reason": options["reason"]}
     count = letters.matching(queue, **wanted)[: options["limit"]].count()
@@ -63,8 +68,8 @@ def _purge(letters: DeadLetterManager, options: Mapping[str, Any], output: Outpu
         _confirm(count, options, output)
         # No more than what was agreed to, whatever died meanwhile.
         with bar(output, "dead letters", count) as show:
-            count = letters.purge_queue(queue, limit=count, progress=show, **wanted)
-    return count
+            return letters.purge_queue(queue, limit=count, progress=show, **wanted)
+    return BulkCount()
 
 
 def _confirm(count: int, options: Mapping[str, Any], output: Output) -> None:

@@ -9,6 +9,8 @@ from django.core.management.base import CommandError
 
 from django_mqlite.managers import DeadLetterManager
 from django_mqlite.models import DeadLetter
+from django_mqlite.references import named
+from django_mqlite.types import BulkCount
 
 from .arguments import add_selection, check_selection
 from .bar import bar
@@ -34,10 +36,13 @@ def run(options: Mapping[str, Any], output: Output) -> None:
         done = _redrive(letters, options, output)
     except ValueError as error:
         raise CommandError(str(error)) from error
-    output.answer({"queue": queue, "redriven": done}, f"Redriven from queue {queue}: {done}")
+    text = f"Redriven from queue {queue}: {done}"
+    if done.referenced:
+        text += f"\nKept, because other tables refer to them: {named(done.referenced)}"
+    output.answer({"queue": queue, "redriven": done, "kept": list(done.referenced)}, text)
 
 
-def _redrive(letters: DeadLetterManager, options: Mapping[str, Any], output: Output) -> int:
+def _redrive(letters: DeadLetterManager, options: Mapping[str, Any], output: Output) -> BulkCount:
     queue = options["queue"]
     how = {"into": options["into"], "rate": options["rate"]}
     if options["ids"]:

@@ -48,7 +48,8 @@ def confirm(client: Client, action: str, *letters: Any, **extra: Any) -> Any:
 def confirmation(total: int) -> dict[str, Any]:
     """What the confirmation page adds to its question."""
     now = clock.now_ms()
-    run = {"total": total, "until": now, "started": now, "done": 0, "queue": "", "since": 0}
+    run = {"total": total, "until": now, "started": now, "queue": ""}
+    run |= dict.fromkeys(("done", "kept", "since", "after"), 0)
     return {"confirmed": "yes", **{f"run_{name}": value for name, value in run.items()}}
 
 

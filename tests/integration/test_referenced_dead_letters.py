@@ -1,0 +1,155 @@
+"""A dead letter that a foreign key of the project refers to stays, is counted and named."""
+
+import json
+
+import pytest
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.urls import reverse
+
+from django_mqlite.models import DeadLetter, Message
+from tests.integration.admin.pages import hidden_in, text_of
+from tests.support.verbs import dead_letter, state_of
+
+KINDS = {
+    "deferred": "REFERENCES mqlite_messages (id) DEFERRABLE INITIALLY DEFERRED",
+    "immediate": "REFERENCES mqlite_messages (id)",
+    "restrict": 'REFERENCES "MQLITE_MESSAGES" (id) ON DELETE RESTRICT',
+}
+
+
+@pytest.fixture(params=[True, False], ids=["autocommit", "in a TestCase"])
+def transactional(request):
+    request.getfixturevalue("transactional_db" if request.param else "db")
+
+
+@pytest.fixture
+def refer_to(transactional):
+    """Has a row of the project refer to the message, under a name that must be quoted."""
+
+    def refer_to(message, kind="deferred"):
+        with connection.cursor() as cursor:
+            cursor.execute(f'CREATE TABLE IF NOT EXISTS "order" ("group" INTEGER {KINDS[kind]})')
+            cursor.execute('INSERT INTO "order" VALUES (%s)', [message.pk])
+
+    yield refer_to
+    with connection.cursor() as cursor:
+        cursor.execute('DROP TABLE IF EXISTS "order"')
+
+
+@pytest.fixture
+def letters(transactional, queue, make_queue):
+    make_queue("elsewhere")
+    return [dead_letter("jobs", n) for n in range(5)]
+
+
+VERBS = {
+    "purge": DeadLetter.objects.purge,
+    "purge_queue": lambda ids: DeadLetter.objects.purge_queue("jobs", everything=True),
+    "purge_queue of a reason": lambda ids: DeadLetter.objects.purge_queue("jobs", reason="Broken"),
+    "redrive into": lambda ids: DeadLetter.objects.redrive(ids, into="elsewhere"),
+    "redrive_queue into": lambda ids: DeadLetter.objects.redrive_queue("jobs", into="elsewhere"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("atomic", [False, True], ids=["own transaction", "the caller's"])
+def test_referenced_dead_letter_is_skipped_counted_and_named(letters, refer_to, verb, kind, atomic):
+    refer_to(letters[2], kind)
+    ids = [letter.pk for letter in letters]
+
+    if atomic:
+        with transaction.atomic():
+            done = VERBS[verb](ids)
+    else:
+        done = VERBS[verb](ids)
+
+    assert done == 4
+    assert done.referenced == (letters[2].pk,)
+    assert list(DeadLetter.objects.values_list("pk", flat=True)) == [letters[2].pk]
+    assert Message.objects.filter(queue="elsewhere").count() == (4 if "into" in verb else 0)
+
+
+def test_redrive_in_place_skips_nothing(letters, refer_to):
+    refer_to(letters[2])
+
+    done = DeadLetter.objects.redrive([letter.pk for letter in letters])
+
+    assert (done, done.referenced) == (5, ())
+
+
+@pytest.mark.parametrize("action", ["CASCADE", "SET NULL"])
+def test_reference_that_the_database_resolves_keeps_nothing(letters, refer_to, action):
+    with connection.cursor() as cursor:
+        cursor.execute(
+            'CREATE TABLE "order" ("group" INTEGER REFERENCES mqlite_messages (id)'
+            f" ON DELETE {action})"
+        )
+    refer_to(letters[2])
+
+    assert DeadLetter.objects.purge_queue("jobs", everything=True) == 5
+
+
+@pytest.mark.parametrize("arguments", [["--all"], ["--id", "all"]], ids=["all", "by id"])
+def test_purge_command_names_what_stays(letters, refer_to, capsys, arguments):
+    refer_to(letters[2])
+    if arguments[0] == "--id":
+        arguments = ["--id", *(str(letter.pk) for letter in letters)]
+
+    call_command("mqlite", "purge", "jobs", *arguments, "--yes")
+
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "Purged from queue jobs: 4",
+        f"Kept, because other tables refer to them: #{letters[2].pk}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        (["purge", "jobs", "--all", "--yes"], "purged"),
+        (["redrive", "jobs", "--into", "elsewhere"], "redriven"),
+    ],
+)
+def test_command_answers_with_what_stays_as_json(letters, refer_to, capsys, command, key):
+    refer_to(letters[2])
+
+    call_command("mqlite", *command, "--json")
+
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer[key], answer["kept"]) == (4, [letters[2].pk])
+
+
+@pytest.mark.parametrize("count", [1, 5], ids=["the only one", "one of five"])
+@pytest.mark.parametrize("across", [0, 1], ids=["selected", "all that match"])
+@pytest.mark.parametrize("action", ["purge", "redrive"])
+def test_admin_action_names_what_stays(letters, refer_to, admin_client, action, across, count):
+    DeadLetter.objects.purge([letter.pk for letter in letters[: 5 - count]])
+    kept = letters[-1]
+    refer_to(kept)
+    url = reverse("admin:django_mqlite_deadletter_changelist")
+    chosen = {
+        "action": action,
+        "_selected_action": [letter.pk for letter in letters],
+        "select_across": across,
+    }
+    asked = admin_client.post(url, chosen)
+    answer = {**hidden_in(text_of(asked)), "_selected_action": chosen["_selected_action"]}
+
+    done = admin_client.post(url, {**answer, "into": "elsewhere"}, follow=True)
+
+    told = [str(message) for message in done.context["messages"]]
+    assert f"Kept, because other tables refer to them: #{kept.pk}" in told
+    assert len(told) == (1 if count == 1 else 2)
+    assert list(DeadLetter.objects.values_list("pk", flat=True)) == [kept.pk]
+
+
+def test_admin_button_says_why_a_referenced_dead_letter_stays(letters, refer_to, admin_client):
+    refer_to(letters[0])
+    url = reverse("admin:django_mqlite_message_purge", args=[letters[0].pk])
+
+    page = admin_client.post(url, {"lease": "", "confirmed": "yes"}, follow=True)
+
+    assert "or another table refers to it" in text_of(page)
+    assert state_of(letters[0]) == "dead_lettered"
