@@ -7,10 +7,10 @@ from functools import partial
 from random import random
 from typing import TYPE_CHECKING, Any
 
-from . import signals
+from . import guard, signals
 from .doorbell import ring
 from .exceptions import QueueNotFound
-from .failures import Described, described, remembered
+from .failures import Described, described, is_error, remembered
 from .fields import epoch_ms, moment
 from .store import claim as claims
 from .store import settle as settles
@@ -41,11 +41,15 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """How much to claim and for whom. `lock_ms` None means the queue's lock duration."""
+    """How much to claim and for whom. `lock_ms` None means the queue's lock duration.
+
+    `at_least_ms` is for a worker that could not renew a shorter lease in time.
+    """
 
     limit: int = 1
     worker: str | None = None
     lock_ms: int | None = None
+    at_least_ms: int = 0
     attempt_id: str | None = None
 
 
@@ -66,6 +70,7 @@ def claim_rows(connection: Any, queue: str, wanted: Claim, *, now: int) -> list[
         secret=secrets.token_hex(16),
         worker=wanted.worker,
         lock_duration=wanted.lock_ms,
+        at_least=wanted.at_least_ms,
     )
     if not rows and not claims.queue_exists(connection, queue):
         raise QueueNotFound(queue, queue_names(connection))
@@ -98,7 +103,7 @@ def settle(connection: Any, settlements: Sequence[Settlement], *, now: int) -> l
 
 def _tell(events: Iterable[Callable[[], object]]) -> None:
     for event in events:
-        event()
+        guard.tell(event)
 
 
 def _complete(
@@ -150,7 +155,7 @@ def _give_back(
             "reason": ending.dead_letter_reason,
             "description": _described(settlement),
             "content_type": message.content_type,
-            "exception": settlement.error if isinstance(settlement.error, BaseException) else None,
+            "exception": settlement.error if is_error(settlement.error) else None,
         }
         tell.append(partial(_send, signals.message_dead_lettered, connection, message, **facts))
     else:
@@ -204,8 +209,9 @@ def _described(settlement: Settlement) -> str:
 
 
 def _send(signal: Any, connection: Any, message: "Message", **facts: Any) -> None:
-    signal.send_robust(
-        sender=type(message),
+    signals.send(
+        signal,
+        type(message),
         queue=message.queue,
         message_id=message.pk,
         using=connection.alias,

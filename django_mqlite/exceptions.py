@@ -150,6 +150,17 @@ class NoHandler(MqliteError):
         )
 
 
+class NothingHasRun(MqliteError):
+    """A handler has returned a generator or a coroutine: code that waits to be run."""
+
+    def __init__(self, returned: object) -> None:
+        kind = type(returned).__name__
+        super().__init__(
+            f"the handler returned a {kind}, and nothing of its body has run. Do the work before "
+            "the handler returns: iterate over a generator, await a coroutine."
+        )
+
+
 class HandlersNotImported(MqliteError):
     """A module of handlers raises an error when it is imported, so no worker can start."""
 
@@ -160,6 +171,13 @@ class DeliveryFailed(MqliteError):
 
 class DeadLettered(MqliteError):
     """Why a message is a dead letter that did not fail in a delivery."""
+
+
+class HandlerThreadDied(MqliteError):
+    """What a delivery failed of: an exception raised from outside has ended its thread."""
+
+    def __init__(self) -> None:
+        super().__init__("the thread of the handler was killed from outside")
 
 
 class TransactionLeftOpen(MqliteError):
@@ -179,6 +197,10 @@ class LeaseExpired(MqliteError):
 
 class LeaseReleased(MqliteError):
     """What a delivery failed of: somebody has ended its lease by hand."""
+
+
+class Interrupted(MqliteError):
+    """What ended a delivery: its worker had to stop before the handler had returned."""
 
 
 class WorkerDied(MqliteError):

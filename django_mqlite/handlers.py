@@ -2,7 +2,7 @@
 
 import inspect
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -13,7 +13,7 @@ from django.utils.module_loading import module_has_submodule
 
 from .conf import get_settings
 from .durations import Duration, milliseconds
-from .exceptions import HandlersNotImported, NoHandler
+from .exceptions import HandlersNotImported, NoHandler, NothingHasRun
 
 if TYPE_CHECKING:
     from .models import Message
@@ -53,6 +53,23 @@ class Handler:
         """Where it is defined, for people."""
         return f"{self.function.__module__}.{getattr(self.function, '__qualname__', '?')}"
 
+    @property
+    def is_generator(self) -> bool:
+        """Whether calling the function, or the object that it is, runs nothing of its body."""
+        of_class = type(self.function).__call__
+        return is_generator_function(self.function) or is_generator_function(of_class)
+
+
+def is_generator_function(function: object) -> bool:
+    """Return whether it has a `yield` in its body, sync or async."""
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def check_has_run(returned: object) -> None:
+    """Raise NothingHasRun for what a handler must not return: code that waits to be run."""
+    if inspect.isawaitable(returned) or isinstance(returned, Generator | AsyncGenerator):
+        raise NothingHasRun(returned)
+
 
 _handlers: dict[str, Handler] = {}
 
@@ -74,7 +91,9 @@ def handler(
     cancelled, a process of `runworker --processes` killed, and a thread can only be told, through
     `message.lease.lost`.
 
-    An `async def` runs in the process's one event loop; it cannot be atomic. A second, different
+    An `async def` runs in the process's one event loop; it cannot be atomic. A function with a
+    `yield` is ImproperlyConfigured, because calling it runs nothing, and a delivery whose handler
+    returns a generator, or a coroutine out of an `async def`, has failed. A second, different
     handler for a queue is ImproperlyConfigured.
     """
     if not isinstance(queue, str):
@@ -91,6 +110,11 @@ def handler(
             max_runtime_ms=max_runtime_ms,
             place=_registering_place(),
         )
+        if new.is_generator:
+            raise ImproperlyConfigured(
+                f"{new.path} is a generator: its body would never run. A handler returns when its "
+                "work is done, so take the yield out."
+            )
         if new.is_async and atomic:
             raise ImproperlyConfigured(f"{new.path} is async, and Django has no async transactions")
         old = _handlers.get(queue)
@@ -215,6 +239,8 @@ def queues_of_kinds() -> set[str]:
 
 def handler_of(message: "Message", handlers: Mapping[str, Handler]) -> Handler:
     """What handles the message; where nothing does, a handler that says so by raising NoHandler."""
+    if message.read_error is not None:
+        return Handler(queue=message.queue, function=_raise_read_error)
     kind = _kinds.get(message.content_type or "")
     if kind is not None:
         return kind.handler_of(message)
@@ -223,3 +249,8 @@ def handler_of(message: "Message", handlers: Mapping[str, Handler]) -> Handler:
 
 def _refuse(message: "Message") -> None:
     raise NoHandler(message.queue, message.content_type)
+
+
+def _raise_read_error(message: "Message") -> None:
+    assert message.read_error is not None  # noqa: S101 - that is why it is called
+    raise message.read_error

@@ -1,6 +1,5 @@
 """What the reaper does to messages, one bounded batch and one transaction at a time."""
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,13 +9,15 @@ from django.db import connections
 from . import clock
 from .conf import get_settings
 from .doorbell import ring
+from .guard import get_logger
 from .models import Message
 from .references import named, referenced
-from .store import claim_attempt, deduplicate, prune, reap, receipt, redrive
+from .store import claim_attempt, deduplicate, prune, reap, receipt, redrive, release
 from .telling import tell_expired, tell_released
 from .transactions import after_commit, write_transaction
+from .types import Lease
 
-logger = logging.getLogger("django_mqlite")
+logger = get_logger("django_mqlite")
 
 
 def release_expired(using: str, *, limit: int) -> int:
@@ -41,6 +42,21 @@ def release_worker(using: str, worker: str, *, reason: str, limit: int) -> int:
             )
             after_commit(using, tell)
     return len(released)
+
+
+def interrupt(using: str, leases: Sequence[Lease], *, reason: str) -> set[int]:
+    """End these leases because their worker has to stop; the ids of the messages given back.
+
+    The deliveries are not counted, see `store.release.interrupt`.
+    """
+    if not leases:
+        return set()
+    with write_transaction(using) as connection:
+        now = clock.now_ms()
+        released = release.interrupt(connection, leases, reason=reason, now=now)
+        tell = partial(tell_released, Message, using, released, now, f"interrupted: {reason}")
+        after_commit(using, tell)
+    return {message.message_id for message in released}
 
 
 def activate_due(using: str, *, limit: int) -> int:

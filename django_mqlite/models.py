@@ -129,6 +129,7 @@ class Message(GuardedModel):
     finished_at = EpochMillisecondsField(_("finished at"))
     dead_letter_reason = models.TextField(_("dead-letter reason"), null=True)
     dead_letter_description = models.TextField(_("dead-letter description"), null=True)
+    interruptions = models.BigIntegerField(_("interruptions"), default=0)
     kept_until = EpochMillisecondsField(_("kept until"))
 
     objects: ClassVar[MessageManager] = MessageManager()
@@ -151,6 +152,9 @@ class Message(GuardedModel):
 
     lease_lost = False
     """Set by the worker's lease keeper; read it as `message.lease.lost`."""
+
+    read_error: BaseException | None = None
+    """What the project's own `from_db()` or a receiver raised when a worker read the message."""
 
     on_completed: Callable[[], object] | None = None
     """Called once the completion of this delivery is committed; set by what runs it."""

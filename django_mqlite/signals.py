@@ -1,21 +1,24 @@
 """What happened to messages, told once, after the commit that made it true; and its log lines.
 
 Every signal carries `queue`, `message_id` (the sequence number) and `using`, those of one message
-also `subject` and `worker`, None where that is not known; never a body. A receiver that raises is
-logged by Django and stops nobody.
+also `subject` and `worker`, None where that is not known; never a body. Whatever
+a receiver raises is logged and stops nobody.
 """
 
-import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from django.dispatch import Signal
+
+from .guard import get_logger, tell
 
 message_completed = Signal()
 """Also `delivery_count`."""
 
 message_abandoned = Signal()
-"""A delivery failed and there will be another. Also `delivery_count`, `visible_at`, `error`."""
+"""A delivery failed or was interrupted, and there will be another. Also `delivery_count`,
+`visible_at`, `error`."""
 
 message_dead_lettered = Signal()
 """Also `delivery_count`, `content_type`, `reason`, `description`, and `exception`, what its handler
@@ -30,7 +33,12 @@ messages_redriven = Signal()
 messages_purged = Signal()
 """Also `count`. One signal a batch: `queue` and `message_id` are None."""
 
-logger = logging.getLogger("django_mqlite")
+logger = get_logger("django_mqlite")
+
+
+def send(signal: Signal, sender: type[Any], **facts: Any) -> None:
+    """Send the signal under a guard: nothing that a receiver raises reaches the caller."""
+    tell(partial(signal.send_robust, sender, **facts))
 
 
 def _extra(queue: str, message_id: int, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,7 +54,7 @@ def _extra(queue: str, message_id: int, facts: Mapping[str, Any]) -> dict[str, A
 
 def _log_abandoned(*, queue: str, message_id: int, error: str, **facts: Any) -> None:
     logger.warning(
-        "message #%s of %s failed and will be delivered again: %s",
+        "message #%s of %s will be delivered again: %s",
         message_id,
         queue,
         error,

@@ -20,7 +20,7 @@ def tell_released(
             _tell_dead(sender, using, message, "MaxDeliveryCountExceeded", said)
         else:
             facts = {"visible_at": moment(now), "error": said}
-            signals.message_abandoned.send_robust(sender, **facts, **_facts(using, message))
+            signals.send(signals.message_abandoned, sender, **facts, **_facts(using, message))
     ring(using)
 
 
@@ -34,7 +34,8 @@ def tell_expired(sender: type[Any], using: str, buried: Iterable[Released]) -> N
 def _tell_dead(
     sender: type[Any], using: str, message: Released, reason: str, description: str
 ) -> None:
-    signals.message_dead_lettered.send_robust(
+    signals.send(
+        signals.message_dead_lettered,
         sender,
         reason=reason,
         description=description,

@@ -7,10 +7,12 @@ here it is only made sure that it has it before the time is sampled.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from django.db import connections, transaction
 
+from .guard import tell
 from .schema import check_schema
 from .store.transactions import admit, begin
 
@@ -78,7 +80,7 @@ def after_commit(using: str, act: Callable[[], object]) -> None:
     """
     connection = connections[using]
     if connection.in_atomic_block or connection.get_autocommit():
-        connection.on_commit(act, robust=True)
+        connection.on_commit(partial(tell, act), robust=True)
 
 
 LONGEST_GAP = 0.05

@@ -36,7 +36,19 @@ GREATEST = "\U0010ffff"
 FIELDSETS: list[tuple[Any, Any]] = [
     (None, {"fields": ["id", "queue", "shown_state", "subject", "priority", "group_id"]}),
     (_("Content"), {"fields": ["content_type", "body_shown", "properties_shown"]}),
-    (_("Delivery"), {"fields": ["enqueued_at", "visible_at", "expires_at", "deliveries", "lease"]}),
+    (
+        _("Delivery"),
+        {
+            "fields": [
+                "enqueued_at",
+                "visible_at",
+                "expires_at",
+                "deliveries",
+                "interruptions",
+                "lease",
+            ]
+        },
+    ),
     (
         _("Ending"),
         {

@@ -94,12 +94,6 @@ class GuardedModel(models.Model):
     class Meta:
         abstract = True
 
-    def refresh_from_db(
-        self, using: str | None = None, fields: Any = None, from_queryset: Any = None
-    ) -> None:
-        """Read the row again, by default from the database of the instance, not from a replica."""
-        super().refresh_from_db(using or self._state.db, fields, from_queryset)
-
     def save(self, *args: Any, **options: Any) -> None:
         """Refuse: a new row is made by a verb, and a changed one could overwrite a lease."""
         if self._state.adding:
@@ -112,6 +106,12 @@ class GuardedModel(models.Model):
             )
         _refuse_columns(type(self), "save()", fields)
         super().save(*args, **options)
+
+    def refresh_from_db(
+        self, using: str | None = None, fields: Any = None, from_queryset: Any = None
+    ) -> None:
+        """Read the row again, by default from the database of the instance, not from a replica."""
+        super().refresh_from_db(using or self._state.db, fields, from_queryset)
 
 
 def refuse_create(model: type[models.Model], how: str) -> NoReturn:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from django.db import models
@@ -10,6 +10,7 @@ from django.db.models.base import ModelState
 from django.db.models.signals import post_init, pre_init
 
 from ..fields import moment
+from ..guard import ask
 from ..store.enqueue import Stored
 from ..store.rows import MessageRow
 from ..types import NewMessage
@@ -49,9 +50,12 @@ def _instances(model: type[M], using: str, each: Iterable[dict[str, Any]]) -> li
 
     Building the instances is the larger part of what a batch costs in Python.
     """
-    listened = pre_init.has_listeners(model) or post_init.has_listeners(model)
-    if listened or _builds_its_own(model):
+    if _runs_foreign_code(model):
         return [model.from_db(using, list(values), list(values.values())) for values in each]
+    return _plain_instances(model, using, each)
+
+
+def _plain_instances(model: type[M], using: str, each: Iterable[dict[str, Any]]) -> list[M]:
     made = []
     for values in each:
         one = model.__new__(model)
@@ -61,6 +65,11 @@ def _instances(model: type[M], using: str, each: Iterable[dict[str, Any]]) -> li
         state.db = using
         made.append(one)
     return made
+
+
+def _runs_foreign_code(model: type[models.Model]) -> bool:
+    listened = pre_init.has_listeners(model) or post_init.has_listeners(model)
+    return listened or _builds_its_own(model)
 
 
 @cache
@@ -83,6 +92,29 @@ def from_claimed_rows(model: type[M], using: str, rows: Iterable[MessageRow]) ->
     for message in messages:
         message.claimed_token = message.lock_token  # type: ignore[attr-defined]
     return messages
+
+
+def from_rows_of_worker(model: type[M], using: str, rows: Iterable[MessageRow]) -> list[M]:
+    """The same where foreign code must not raise: the message is plain then, with a `read_error`.
+
+    The worker has the lease already, so that its delivery can fail of it.
+    """
+    if not _runs_foreign_code(model):
+        return from_claimed_rows(model, using, rows)
+    return [
+        ask(
+            lambda row=row: from_claimed_rows(model, using, [row])[0],  # type: ignore[misc]
+            partial(_unread, model, using, row),
+        )
+        for row in rows
+    ]
+
+
+def _unread(model: type[M], using: str, row: MessageRow, error: BaseException) -> M:
+    (message,) = _plain_instances(model, using, [_python_values(row)])
+    message.claimed_token = row.lock_token  # type: ignore[attr-defined]
+    message.read_error = error  # type: ignore[attr-defined]
+    return message
 
 
 _UNSET = _python_values(MessageRow(id=0, queue="", state=""))

@@ -15,7 +15,7 @@ from ..store.rows import MessageRow
 from ..transactions import after_commit, write_transaction
 from ..types import Completion, Lease, Outcome, Rejection
 from .base import VerbManager, lock_ms
-from .rows import from_claimed_rows
+from .rows import from_rows_of_worker
 
 if TYPE_CHECKING:
     from ..models import Message
@@ -56,12 +56,18 @@ class SettleVerbs(VerbManager["Message"]):
             return settle(connection, settlements, now=clock.now_ms())
 
     def exchange(
-        self, settlements: Sequence[Settlement], queues: Iterable[str], *, limit: int, worker: str
+        self,
+        settlements: Sequence[Settlement],
+        queues: Iterable[str],
+        *,
+        limit: int,
+        worker: str,
+        at_least_ms: int = 0,
     ) -> tuple[list[bool], list["Message"]]:
         """Settle what has finished and claim up to `limit` more, in one transaction, one commit.
 
-        The queues are asked in the order given. Returns for each settlement whether its lease still
-        held, and the claimed messages.
+        The queues are asked in the order given, and a lease lasts `at_least_ms`. Returns for each
+        settlement whether its lease still held, and the claimed messages.
         """
         rows: list[MessageRow] = []
         with _states_kept(settlements), write_transaction(self.using_alias) as connection:
@@ -69,7 +75,7 @@ class SettleVerbs(VerbManager["Message"]):
             held = settle(connection, settlements, now=now)
             for queue in queues:
                 if len(rows) < limit:
-                    wanted = Claim(limit=limit - len(rows), worker=worker)
+                    wanted = Claim(limit=limit - len(rows), worker=worker, at_least_ms=at_least_ms)
                     rows += claim_rows(connection, queue, wanted, now=now)
         return held, self._given(rows)
 
@@ -79,7 +85,7 @@ class SettleVerbs(VerbManager["Message"]):
         A handler must not be given text where it expects `properties`, and one such row must not
         keep the others from their handlers.
         """
-        messages = from_claimed_rows(self.model, self.using_alias, rows)
+        messages = from_rows_of_worker(self.model, self.using_alias, rows)
         damaged = [message for message in messages if _is_damaged(message)]
         for message in damaged:
             self.settle(message, UNREADABLE)
@@ -88,7 +94,11 @@ class SettleVerbs(VerbManager["Message"]):
         return [message for message in messages if message not in damaged] if damaged else messages
 
     def renew_many(
-        self, messages: Sequence["Message"], lock_duration: Duration | None = None
+        self,
+        messages: Sequence["Message"],
+        lock_duration: Duration | None = None,
+        *,
+        at_least_ms: int = 0,
     ) -> list[bool]:
         """Renew all their leases in one statement; for each whether it still held.
 
@@ -98,7 +108,7 @@ class SettleVerbs(VerbManager["Message"]):
         """
         self._of_this_database(messages)
         leases = [lease for message in messages if (lease := message.lease)]
-        until = self.renew_leases(leases, lock_duration)
+        until = self.renew_leases(leases, lock_duration, at_least_ms=at_least_ms)
         for message in messages:
             if message.lease in until:
                 message.locked_until = moment(until[message.lease])
@@ -113,13 +123,21 @@ class SettleVerbs(VerbManager["Message"]):
                 )
 
     def renew_leases(
-        self, leases: Sequence[Lease], lock_duration: Duration | None = None
+        self,
+        leases: Sequence[Lease],
+        lock_duration: Duration | None = None,
+        *,
+        at_least_ms: int = 0,
     ) -> dict[Lease, int]:
         """The same for leases without their messages; the new deadline of each that still held."""
         lock_duration_ms = lock_ms(lock_duration)
         with write_transaction(self.using_alias) as connection:
             return renew.renew(
-                connection, leases, now=clock.now_ms(), lock_duration=lock_duration_ms
+                connection,
+                leases,
+                now=clock.now_ms(),
+                lock_duration=lock_duration_ms,
+                at_least=at_least_ms,
             )
 
 

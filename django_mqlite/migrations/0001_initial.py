@@ -89,6 +89,7 @@ CREATE TABLE mqlite_messages (
     finished_at             INTEGER NOT NULL DEFAULT 0,
     dead_letter_reason      TEXT,
     dead_letter_description TEXT,
+    interruptions           INTEGER NOT NULL DEFAULT 0,
     kept_until              INTEGER NOT NULL DEFAULT 0,
     CHECK (visible_at BETWEEN 0 AND 253402300799999),
     CHECK (enqueued_at BETWEEN 0 AND 253402300799999),

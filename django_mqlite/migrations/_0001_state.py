@@ -102,6 +102,7 @@ STATE = [
                 "dead_letter_description",
                 models.TextField(null=True, verbose_name="dead-letter description"),
             ),
+            ("interruptions", models.BigIntegerField(default=0, verbose_name="interruptions")),
             ("kept_until", django_mqlite.fields.EpochMillisecondsField(verbose_name="kept until")),
         ],
         options={

@@ -18,9 +18,9 @@ CLAIM = Statement(
     UPDATE mqlite_messages
        SET state = 'locked',
            locked_at = %(now)s,
-           locked_until = %(now)s + coalesce(
+           locked_until = %(now)s + max(%(at_least)s, coalesce(
                %(lock_duration)s,
-               (SELECT lock_duration_ms FROM mqlite_queues WHERE name = queue)),
+               (SELECT lock_duration_ms FROM mqlite_queues WHERE name = queue))),
            lock_token = %(secret)s || printf('%%016x', id),
            locked_by = %(worker)s,
            delivery_count = delivery_count + 1
@@ -38,7 +38,7 @@ CLAIM = Statement(
 )
 
 
-def claim(
+def claim(  # noqa: PLR0913 - the parameters of the statement
     connection: Connection,
     queue: str,
     *,
@@ -47,10 +47,11 @@ def claim(
     secret: str,
     worker: str | None,
     lock_duration: int | None,
+    at_least: int = 0,
 ) -> list[MessageRow]:
     """Take at most `limit` messages; each counts a delivery and is ours until `locked_until`.
 
-    `lock_duration` in milliseconds, None for the queue's.
+    `lock_duration` in milliseconds, None for the queue's; `at_least` where that is too short.
     """
     rows = fetch_all(
         connection,
@@ -61,6 +62,7 @@ def claim(
         secret=secret,
         worker=worker,
         lock_duration=lock_duration,
+        at_least=at_least,
     )
     return in_claim_order(rows)
 

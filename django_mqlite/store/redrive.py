@@ -24,7 +24,8 @@ REDRIVE = Statement(
     UPDATE mqlite_messages
        SET state = CASE WHEN due.delay > 0 THEN 'scheduled' ELSE 'active' END,
            blocked = line IS NOT NULL,
-           delivery_count = 0, visible_at = %(now)s + due.delay, expires_at = 0, finished_at = 0,
+           delivery_count = 0, interruptions = 0, visible_at = %(now)s + due.delay,
+           expires_at = 0, finished_at = 0,
            errors = coalesce(errors, '[]'),
            dead_letter_reason = NULL, dead_letter_description = NULL
       FROM (SELECT m.id AS dead, json_extract(wanted.value, '$[1]') AS delay

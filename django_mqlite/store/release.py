@@ -1,5 +1,9 @@
-"""A lease is ended by somebody else than its holder or its time."""
+"""Leases that end before their time without being settled: by hand, or with their worker."""
 
+from collections.abc import Sequence
+
+from ..types import Lease
+from .leases import encode_leases
 from .reap import Released, released_rows
 from .settle import MAX_ERRORS
 from .statement import Connection, Statement, fetch_all, fetch_one
@@ -64,5 +68,73 @@ def release_lease(
         reason=reason,
         now=now,
         max_errors=MAX_ERRORS,
+    )
+    return released_rows(rows)
+
+
+MAX_UNCOUNTED_INTERRUPTIONS = 10
+"""Further interruptions of a message count as deliveries."""
+
+# The claim has counted the delivery, and it is taken back here: a worker that has to stop is not
+# the fault of the message. The limit is for a message that makes its worker stop each time. What is
+# returned is the number that the delivery had.
+INTERRUPT = Statement(
+    "interrupt",
+    """
+    UPDATE mqlite_messages AS m NOT INDEXED
+       SET state = CASE WHEN spent THEN 'dead_lettered' ELSE 'active' END,
+           finished_at = CASE WHEN spent THEN %(now)s ELSE 0 END,
+           dead_letter_reason = CASE WHEN spent THEN 'MaxDeliveryCountExceeded' END,
+           dead_letter_description =
+               CASE WHEN spent
+                    THEN 'delivery ' || m.delivery_count || ' was interrupted, as were '
+                         || m.interruptions || ' before' END,
+           delivery_count = m.delivery_count - uncounted,
+           interruptions = m.interruptions + 1,
+           errors = json_insert(
+               CASE WHEN json_array_length(m.errors) >= %(max_errors)s
+                    THEN json_remove(m.errors, '$[0]')
+                    ELSE coalesce(m.errors, '[]') END, '$[#]',
+               json_object(
+                   'class', 'django_mqlite.exceptions.Interrupted',
+                   'message', %(reason)s,
+                   'delivery', m.delivery_count,
+                   'worker', m.locked_by,
+                   'started_at', m.locked_at,
+                   'failed_at', %(now)s)),
+           lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0
+      FROM (SELECT e.id AS interrupted,
+                   json_extract(lease.value, '$[1]') AS token,
+                   json_extract(lease.value, '$[2]') AS of_queue,
+                   e.interruptions < %(max_uncounted)s AS uncounted,
+                   e.interruptions >= %(max_uncounted)s AND e.delivery_count >=
+                       coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS spent
+              FROM json_each(%(leases)s) AS lease
+             CROSS JOIN mqlite_messages AS e NOT INDEXED
+                ON e.id = json_extract(lease.value, '$[0]')
+              JOIN mqlite_queues AS q ON q.name = e.queue)
+     WHERE m.id = interrupted AND m.lock_token = token AND m.queue = of_queue
+       AND m.state = 'locked' AND m.locked_until > %(now)s
+    RETURNING queue, id, state, delivery_count + (interruptions <= %(max_uncounted)s),
+              content_type, subject
+    """,
+)
+
+
+def interrupt(
+    connection: Connection, leases: Sequence[Lease], *, reason: str, now: int
+) -> list[Released]:
+    """Give these messages back without counting the delivery; a lost lease changes nothing.
+
+    After MAX_UNCOUNTED_INTERRUPTIONS the delivery counts, and can be the last one.
+    """
+    rows = fetch_all(
+        connection,
+        INTERRUPT,
+        leases=encode_leases(leases),
+        reason=reason,
+        now=now,
+        max_errors=MAX_ERRORS,
+        max_uncounted=MAX_UNCOUNTED_INTERRUPTIONS,
     )
     return released_rows(rows)

@@ -11,9 +11,9 @@ RENEW = Statement(
     "renew",
     """
     UPDATE mqlite_messages
-       SET locked_until = max(locked_until, %(now)s + coalesce(
+       SET locked_until = max(locked_until, %(now)s + max(%(at_least)s, coalesce(
                %(lock_duration)s,
-               (SELECT lock_duration_ms FROM mqlite_queues WHERE name = queue)))
+               (SELECT lock_duration_ms FROM mqlite_queues WHERE name = queue))))
      WHERE id IN (SELECT m.id
                     FROM json_each(%(leases)s) AS lease
                    CROSS JOIN mqlite_messages AS m NOT INDEXED
@@ -27,7 +27,12 @@ RENEW = Statement(
 
 
 def renew(
-    connection: Connection, leases: Sequence[Lease], *, now: int, lock_duration: int | None
+    connection: Connection,
+    leases: Sequence[Lease],
+    *,
+    now: int,
+    lock_duration: int | None,
+    at_least: int = 0,
 ) -> dict[Lease, int]:
     """Count the leases afresh from `now`; the new deadline of each. Who is missing is lost.
 
@@ -39,6 +44,7 @@ def renew(
         leases=encode_leases(leases),
         now=now,
         lock_duration=lock_duration,
+        at_least=at_least,
     )
     return {
         Lease(queue=queue, message_id=id, lock_token=token): until

@@ -17,6 +17,7 @@ from ..conf import get_settings
 from ..content import TASK
 from ..drafts import Draft, MessageOptions
 from ..exceptions import DuplicateConflict
+from ..handlers import is_generator_function
 from ..task_facts import task_facts
 from ..transactions import after_commit
 from .codec import encoded_call
@@ -57,6 +58,8 @@ class MqliteBackend(BaseTaskBackend):
     def validate_task(self, task: Any) -> None:
         """Whether the task can be enqueued here; InvalidTask with the reason if not."""
         super().validate_task(task)
+        if is_generator_function(task.func):
+            raise InvalidTask(f"{task.name}() has a yield: calling it would run nothing of it.")
         options = checked(options_of(task))
         if options.group_id is not None and task.priority != 0:
             raise InvalidTask("A priority would overtake, and a group_id promises an order.")

@@ -10,7 +10,7 @@ from ..backoff import backoff_ms
 from ..conf import get_settings
 from ..content import encode_json
 from ..durations import milliseconds
-from ..handlers import Handler
+from ..handlers import Handler, check_has_run
 from ..task_facts import task_facts
 from ..types import Abandonment, Completion, Conclusion, Rejection
 from ..worker.outcome import outcome_of
@@ -38,6 +38,7 @@ def run(message: "Message") -> Conclusion:
     signals.task_started.send_robust(attempt.sender, task_result=attempt.result)
     try:
         value = attempt.task.func(*attempt.args, **attempt.kwargs)
+        check_has_run(value)
     except KeyboardInterrupt:
         raise  # of whoever runs this by hand, in a test say
     except BaseException as error:  # noqa: BLE001 - SystemExit in a task ends the attempt, not us
@@ -51,6 +52,7 @@ async def run_async(message: "Message") -> Conclusion:
     await signals.task_started.asend_robust(attempt.sender, task_result=attempt.result)
     try:
         value = await attempt.task.func(*attempt.args, **attempt.kwargs)
+        check_has_run(value)
     except BaseException as error:  # noqa: BLE001 - see run()
         return attempt.failed(error)
     return attempt.succeeded(value)

@@ -1,13 +1,13 @@
 """One process of a worker: a consumer with its pool, a lease keeper, and a reaper."""
 
 import contextlib
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from django.db import Error
 
+from ..guard import get_logger
 from ..handlers import Handler
 from ..models import Message
 from .consumer import Consumer
@@ -23,7 +23,7 @@ from .registry import Entry
 from .stop import Stop
 from .wakeup import Wakeup
 
-logger = logging.getLogger("django_mqlite.worker")
+logger = get_logger("django_mqlite.worker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,7 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Sto
         stop=stop,
         reaper=Reaper(options.using) if options.reaper else None,
         entry=entry,
+        keeper=None if options.supervised else keeper,
     )
     error = None
     try:
@@ -101,7 +102,10 @@ def _pool(options: WorkerOptions, executor: Executor, wakeup: Wakeup, stop: Stop
 def _keeper(
     options: WorkerOptions, handlers: Mapping[str, Handler], pool: Pool, stop: Stop
 ) -> LeaseKeeper:
-    """In a supervised process a thread that has had its time is the supervisor's affair."""
+    """In a supervised process a handler that has had its time is the supervisor's affair.
+
+    But for coroutines: only its own process can cancel one.
+    """
     limits = {
         queue: handler.max_runtime_ms
         for queue, handler in handlers.items()
@@ -116,6 +120,6 @@ def _keeper(
         options.using,
         pool,
         max_runtime_ms=limits,
-        on_stuck=recycle,
+        on_stuck=None if options.supervised else recycle,
         on_failed=partial(stop.request, failed=True),
     )

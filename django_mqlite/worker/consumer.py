@@ -1,20 +1,22 @@
 """The one writer of a worker process: settles what has finished, claims for the free threads."""
 
-import logging
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 from django.db import Error, IntegrityError, connections
 
 from ..deliveries import Settlement
 from ..exceptions import QueueNotFound
+from ..guard import get_logger
+from ..maintenance import interrupt
 from ..models import Message
 from ..types import Abandonment, Completion, State
 from .executor import Finished
 from .faults import Faults
+from .lease_keeper import LeaseKeeper
 from .memory import Memory
 from .options import WorkerOptions
-from .outcome import outcome_of
 from .parent import Parent
 from .pool import Pool
 from .reaper import LONGEST_REST, Reaper
@@ -22,7 +24,7 @@ from .registry import Entry
 from .stop import Stop
 from .wakeup import Wakeup
 
-logger = logging.getLogger("django_mqlite.worker")
+logger = get_logger("django_mqlite.worker")
 
 REAP_SOON = 0.05
 """Seconds within which a new schedule is looked for after a commit; not after each one."""
@@ -43,6 +45,7 @@ class Consumer:
         stop: Stop,
         reaper: Reaper | None = None,
         entry: Entry | None = None,
+        keeper: LeaseKeeper | None = None,
     ) -> None:
         self.claimed = 0
         self.on_claimed: Callable[[int], None] = lambda count: None
@@ -52,6 +55,8 @@ class Consumer:
         self._stop = stop
         self._reaper = reaper
         self._entry = entry
+        self._keeper = keeper
+        self._is_stall_told = False
         self._parent = None if options.supervised else Parent()
         self._memory = Memory(options.max_memory_mb)
         self._reap_at = 0.0
@@ -201,9 +206,14 @@ class Consumer:
         return self._pool.free if quota is None else min(self._pool.free, quota)
 
     def _exchange(self, queues: list[str]) -> None:
+        at_least_ms = 0 if self._keeper is None else self._keeper.least_lease_ms
         try:
             held, messages = self._messages.exchange(
-                self._unsettled, queues, limit=self._free, worker=self._options.name
+                self._unsettled,
+                queues,
+                limit=self._free,
+                worker=self._options.name,
+                at_least_ms=at_least_ms,
             )
         except IntegrityError:
             self._settle_singly()
@@ -219,8 +229,25 @@ class Consumer:
         self._look = True  # a settled head may have let the next of its group pass
         self.claimed += len(messages)
         self.on_claimed(len(messages))
+        self._tell_stall(messages, at_least_ms)
         for message in messages:
             self._pool.start(message)
+
+    def _tell_stall(self, messages: Sequence[Message], at_least_ms: int) -> None:
+        """Say once that leases are longer than their queue wants them, why, and what helps."""
+        extended = timedelta(milliseconds=at_least_ms)
+        if self._is_stall_told or self._keeper is None or not extended:
+            return
+        if any(message.locked_until - message.locked_at == extended for message in messages):
+            self._is_stall_told = True
+            logger.warning(
+                "no lease was renewed for %.1f s, because a handler held the interpreter or a "
+                "transaction the database; leases of this worker last %.1f s now where their "
+                "queue's lock_duration is shorter. Run such handlers with --processes, or give "
+                "their queue a longer lock_duration",
+                self._keeper.longest_stall,
+                at_least_ms / 1_000,
+            )
 
     def _settle_singly(self) -> None:
         """One of them cannot be deleted: a foreign key of the application refers to it.
@@ -240,24 +267,39 @@ class Consumer:
                 )
 
     def _give_back_running(self) -> None:
-        """Their time is over, and nobody will wait for them here: claimable by others at once."""
+        """Their time is over, and nobody will wait for them here: claimable by others at once.
+
+        The deliveries are not counted, but for those of handlers that have lost their lease, having
+        run beyond their max_runtime.
+        """
         self._collect()
+        running = [message for message in self._pool.running if message.state == State.LOCKED]
         self._unsettled += [
             Settlement(
                 message=message,
                 outcome=Abandonment(delay_ms=0),
-                error="the worker was stopped before the handler had ended",
+                error="the worker was stopped before the handler, which had lost its lease, ended",
             )
-            for message in self._pool.running
-            if message.state == State.LOCKED
+            for message in running
+            if message.lease_lost
         ]
         self._exchange([])
+        self._interrupt([message for message in running if not message.lease_lost])
+
+    def _interrupt(self, messages: Sequence[Message]) -> None:
+        leases = [lease for message in messages if (lease := message.lease) is not None]
+        reason = "the worker was stopped before the handler had ended"
+        given_back = interrupt(self._options.using, leases, reason=reason)
+        for message in messages:
+            if message.pk in given_back:
+                message.state = State.ACTIVE
+            else:
+                _warn_lost(message)
 
 
 def _settlement(finished: Finished) -> Settlement:
-    outcome = finished.outcome or outcome_of(finished.error)
     return Settlement(
-        message=finished.message, outcome=outcome, error=finished.error, said=finished.said
+        message=finished.message, outcome=finished.ending, error=finished.error, said=finished.said
     )
 
 

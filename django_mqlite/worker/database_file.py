@@ -1,6 +1,5 @@
 """Whether the database is still the files that were opened."""
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,11 +8,12 @@ from threading import Event, Thread
 from django.db import Error, connections
 
 from ..doorbell import database_path, sidecar
+from ..guard import get_logger
 from ..places import anchored
 from ..store.storage import file_facts
 from .stop import Stop
 
-logger = logging.getLogger("django_mqlite.worker")
+logger = get_logger("django_mqlite.worker")
 
 LOOK_EVERY = 1.0
 """Seconds between two looks."""

@@ -1,17 +1,17 @@
 """The one event loop of a worker process, for its async handlers."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from dataclasses import replace
 from threading import Lock, Thread
 from typing import Any
 
+from ..guard import get_logger
 from ..models import Message
 from .executor import Finished
 
-logger = logging.getLogger("django_mqlite.worker")
+logger = get_logger("django_mqlite.worker")
 
 OnFinished = Callable[[Finished], None]
 
@@ -79,14 +79,21 @@ class EventLoop:
 
     def _run_until_closed(self) -> None:
         assert self._loop is not None  # noqa: S101 - it has just been made
-        self._loop.run_forever()
-        if not self._closing:
-            logger.error("a handler has stopped the event loop of all async handlers")
-            self._on_stopped()
+        try:
+            self._loop.run_forever()
+        finally:  # stopped by a handler, or a task of one has raised SystemExit
+            if not self._closing:
+                logger.error("a handler has stopped the event loop of all async handlers")
+                self._on_stopped()
 
     def _begin(self, message: Message, on_finished: OnFinished) -> None:
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(self._run(message), context=self._new_context())
+        loop, coroutine = asyncio.get_running_loop(), self._run(message)
+        try:
+            task = loop.create_task(coroutine, context=self._new_context())
+        except Exception as error:  # noqa: BLE001 - of a task factory that a handler has set
+            coroutine.close()
+            on_finished(Finished(message=message, error=error))
+            return
         self._tasks[id(message)] = task
         task.add_done_callback(lambda done: on_finished(self._end(message, done)))
 
@@ -102,6 +109,9 @@ class EventLoop:
         because = self._because.pop(id(message), None)
         if task.cancelled():
             return Finished(message=message, error=because or asyncio.CancelledError())
+        error = task.exception()
+        if error is not None:  # run_async() answers for the handler; this is of what surrounds it
+            return Finished(message=message, error=error)
         finished = task.result()
         if because is not None and isinstance(finished.error, asyncio.CancelledError):
             return replace(finished, error=because)

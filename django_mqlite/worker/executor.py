@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import inspect
-import logging
 import traceback
 from collections.abc import Awaitable, Mapping
 from concurrent.futures import Future
@@ -18,13 +17,15 @@ from django.db import Error, connections, transaction
 
 from ..exceptions import TransactionLeftOpen
 from ..failures import Described, described
-from ..handlers import Handler, handler_of
+from ..guard import get_logger
+from ..handlers import Handler, check_has_run, handler_of
 from ..models import Message
 from ..transactions import write_transaction
 from ..types import Conclusion, Outcome, State
+from .outcome import outcome_of
 from .surroundings import Surroundings
 
-logger = logging.getLogger("django_mqlite.worker")
+logger = get_logger("django_mqlite.worker")
 
 T = TypeVar("T")
 
@@ -36,10 +37,14 @@ class Finished:
     message: Message
     error: BaseException | None
     outcome: Outcome | None = None
+    ending: Outcome = field(init=False)
+    """The outcome, or what follows from the error."""
     said: Described | None = field(init=False, default=None)
-    """What the error says, asked for here, where the handler ran: that may take its time."""
+    """What the error says. It and its attributes are foreign code, so both are asked for here,
+    where the handler ran, and not by the consumer."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "ending", self.outcome or outcome_of(self.error))
         if self.error is not None:
             object.__setattr__(self, "said", described(self.error))
 
@@ -101,7 +106,9 @@ def _ended(handler: Handler, message: Message, using: str) -> Finished:
 
 async def _ended_async(handler: Handler, message: Message) -> Finished:
     try:
-        return finished(message, await cast(Awaitable[object], handler.function(message)))
+        returned = await cast(Awaitable[object], handler.function(message))
+        check_has_run(returned)
+        return finished(message, returned)
     except BaseException as error:  # noqa: BLE001 - see _ended()
         return Finished(message=message, error=error)
 
@@ -195,7 +202,8 @@ def call(handler: Handler, message: Message) -> object:
     """Call the function; what it returns is awaited if it can be, to its end."""
     result = handler.function(message)
     if result is not None and inspect.isawaitable(result):
-        return async_to_sync(_wait_for)(result)
+        result = async_to_sync(_wait_for)(result)
+    check_has_run(result)
     return result
 
 

@@ -1,11 +1,12 @@
 """A database that fails is waited for, told about once, and given up in the end."""
 
-import logging
 import time
 
 from django.db import Error
 
-logger = logging.getLogger("django_mqlite.worker")
+from ..guard import get_logger
+
+logger = get_logger("django_mqlite.worker")
 
 FIRST_REST = 0.1
 LONGEST_REST = 5.0

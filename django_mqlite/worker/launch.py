@@ -1,6 +1,5 @@
 """How a worker is run: in this process, in several, or again and again while its code changes."""
 
-import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -9,6 +8,7 @@ from threading import Thread
 
 from django.utils import autoreload
 
+from ..guard import get_logger
 from ..handlers import Handler
 from .child import Ended, run_child
 from .faults import advice
@@ -17,7 +17,7 @@ from .registry import other_machine
 from .stop import Stop
 from .supervisor import Supervisor
 
-logger = logging.getLogger("django_mqlite.worker")
+logger = get_logger("django_mqlite.worker")
 
 
 def run_worker(

@@ -1,6 +1,6 @@
 """Leases of running handlers are renewed at a third of their length."""
 
-import logging
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from threading import Thread
@@ -10,13 +10,14 @@ from django.db import Error, connections
 from .. import clock
 from ..exceptions import LockLost
 from ..fields import EPOCH, epoch_ms
+from ..guard import get_logger
 from ..models import Message
 from ..types import State
 from .faults import advice
 from .pool import Pool
 from .stop import Stop
 
-logger = logging.getLogger("django_mqlite.worker")
+logger = get_logger("django_mqlite.worker")
 
 LONGEST_REST = 0.1
 """Seconds until a new message is noticed: a third of the shortest lease that can be kept."""
@@ -25,6 +26,16 @@ SHORTEST_REST = 0.01
 
 IDLE_REST = 1.0
 """Seconds; a message that is started ends it."""
+
+
+CANCEL_GRACE_MS = 5_000
+"""A coroutine beyond its max_runtime is cancelled; one that still runs then blocks its loop."""
+
+LEASE_PER_STALL = 3
+"""A lease lasts this many times the longest stall, so that it can be renewed after one."""
+
+LONGEST_EXTENSION_MS = 10 * 60_000
+"""A machine that slept for a day is no reason for leases of days."""
 
 
 class LeaseKeeper:
@@ -52,9 +63,22 @@ class LeaseKeeper:
         self._lost: set[str | None] = set()
         self._renewed: dict[str | None, datetime] = {}
         self._failing = False
+        self._due = time.monotonic()
+        self._longest_stall = 0.0
         self._thread = Thread(target=self._run, name="mqlite-lease-keeper", daemon=True)
 
+    @property
+    def longest_stall(self) -> float:
+        """Seconds by which renewing leases was late at most."""
+        return self._longest_stall
+
+    @property
+    def least_lease_ms(self) -> int:
+        """How long a lease of this process has to be, so that a stall does not end it."""
+        return min(round(self._longest_stall * 1_000 * LEASE_PER_STALL), LONGEST_EXTENSION_MS)
+
     def start(self) -> None:
+        self._due = time.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
@@ -68,7 +92,7 @@ class LeaseKeeper:
             while not self._ended.wait(self.poll()):
                 connections[self._using].queries_log.clear()  # with DEBUG Django remembers them
                 self._rest_while_idle()
-        except Exception:
+        except BaseException:
             logger.exception("no lease is renewed any more, so the worker ends")
             self._on_failed()
         finally:
@@ -77,7 +101,8 @@ class LeaseKeeper:
     def _rest_while_idle(self) -> None:
         self._pool.busy.clear()  # before looking, so that nothing that starts later is missed
         if not (self._pool.running or self._ended.requested):
-            self._pool.busy.wait(IDLE_REST)
+            woken = self._pool.busy.wait(IDLE_REST)
+            self._due = self._pool.busy_since if woken else time.monotonic()
 
     def poll(self) -> float:
         """Renew what has used up a third of its lease, all in one statement; how long to rest."""
@@ -91,8 +116,11 @@ class LeaseKeeper:
             self._failing = True
             return LONGEST_REST
         self._failing = False
+        self._longest_stall = max(self._longest_stall, time.monotonic() - self._due)
         rests = [self._renew_in(message) for message in self._held()]
-        return max(SHORTEST_REST, min([LONGEST_REST, *rests]))
+        rest = max(SHORTEST_REST, min([LONGEST_REST, *rests]))
+        self._due = time.monotonic() + rest
+        return rest
 
     def _forget_ended(self) -> None:
         running = {message.claimed_token for message in self._pool.running}
@@ -101,20 +129,28 @@ class LeaseKeeper:
 
     def _end_overdue(self) -> None:
         """A handler beyond its max_runtime keeps no lease: cancelled if it can be, else told."""
-        for message in self._held():
+        for message in self._pool.running:
             limit = self._max_runtime_ms.get(message.queue)
-            ran = clock.now_ms() - epoch_ms(message.locked_at)
-            if limit is None or ran <= limit:
+            if limit is None or message.state != State.LOCKED or message.lease_lost:
                 continue
-            overdue = TimeoutError(
-                f"the handler ran longer than its max_runtime, {limit / 1000:g} s"
-            )
-            if self._pool.cancel(message, overdue):
-                self._lost.add(message.claimed_token)
-            else:
-                self._lose(message, f"{overdue}; a thread cannot be stopped")
-                if self._on_stuck is not None:
-                    self._on_stuck(message)
+            over = clock.now_ms() - epoch_ms(message.locked_at) - limit
+            if over > 0:
+                self._end(message, limit, over)
+
+    def _end(self, message: Message, limit: int, over: int) -> None:
+        overdue = TimeoutError(f"the handler ran longer than its max_runtime, {limit / 1000:g} s")
+        if message.claimed_token in self._lost:
+            if over > CANCEL_GRACE_MS:
+                self._be_stuck(message, f"{overdue}; it was cancelled and does not end")
+        elif self._pool.cancel(message, overdue):
+            self._lost.add(message.claimed_token)
+        else:
+            self._be_stuck(message, f"{overdue}; a thread cannot be stopped")
+
+    def _be_stuck(self, message: Message, why: str) -> None:
+        self._lose(message, why)
+        if self._on_stuck is not None:
+            self._on_stuck(message)
 
     def _held(self) -> list[Message]:
         return [
@@ -133,7 +169,9 @@ class LeaseKeeper:
     def _renew(self, due: list[Message]) -> None:
         if not due:
             return
-        kept = Message.objects.db_manager(self._using).renew_many(due)
+        kept = Message.objects.db_manager(self._using).renew_many(
+            due, at_least_ms=self.least_lease_ms
+        )
         now = _now()
         for message, held in zip(due, kept, strict=True):
             if held:

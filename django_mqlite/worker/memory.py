@@ -1,11 +1,12 @@
 """Whether the process has grown beyond what it may hold."""
 
-import logging
 import time
 
 import psutil
 
-logger = logging.getLogger("django_mqlite.worker")
+from ..guard import get_logger
+
+logger = get_logger("django_mqlite.worker")
 
 LOOK_EVERY = 1.0
 """Seconds between two looks."""

@@ -1,12 +1,12 @@
 """The reaper: looks when the next thing is due, sweeps, rests."""
 
-import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 
 from django.db import Error
 
+from ..guard import get_logger
 from ..maintenance import next_event_in
 from .database_file import watched
 from .faults import Faults
@@ -15,7 +15,7 @@ from .registry import Entry, release_gone
 from .stop import Stop
 from .sweeps import BATCH, HOUSEKEEPING, URGENT, Sweep, run_round
 
-logger = logging.getLogger("django_mqlite.worker")
+logger = get_logger("django_mqlite.worker")
 
 LONGEST_REST = 1.0
 """Seconds: a step of the clock, or the death of a worker of this machine, is noticed so soon."""

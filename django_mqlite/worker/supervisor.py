@@ -4,7 +4,6 @@ Children are spawned, never forked: a fork with an open SQLite connection corrup
 child holds is released the moment it dies.
 """
 
-import logging
 import multiprocessing
 import socket
 import time
@@ -15,7 +14,9 @@ from multiprocessing.connection import wait
 
 from django.db import Error, connections
 
+from ..guard import get_logger
 from ..handlers import Handler
+from ..maintenance import interrupt
 from ..workers import forget, registered_workers
 from .database_file import watched
 from .faults import Faults, advice
@@ -25,7 +26,7 @@ from .registry import release_all
 from .spawned import work
 from .stop import Stop
 
-logger = logging.getLogger("django_mqlite.worker")
+logger = get_logger("django_mqlite.worker")
 
 YOUNG = 5.0
 """Seconds within which the death of a child is a failure to start, as it is before it registers."""
@@ -149,6 +150,8 @@ class Supervisor:
             # Nobody takes its place in a burst, and what it held may still be there.
             self._burst_failed |= self._options.burst and not expected
             has_failed = code != 0 and (child.age < YOUNG or not self._has_registered(child))
+            if child.killed or (self._stop.requested and code == 1):
+                self._interrupt(child)
             self._release(child, f"its process has ended with exit code {code}")
             self._failures = self._failures + 1 if has_failed else 0
             if has_failed:
@@ -162,6 +165,17 @@ class Supervisor:
             return any(record.worker == child.name for record in workers)
         except Error:
             return False
+
+    def _interrupt(self, child: Child) -> None:
+        """What the child still held when it was killed, or had to leave, is not to blame.
+
+        But for a handler beyond its max_runtime, which is released like that of a crash.
+        """
+        try:
+            leases = self._kept.innocent(child.name)
+            interrupt(self._options.using, leases, reason="its worker process had to be ended")
+        except Error as error:
+            logger.error("interruptions were not recorded: %s (%s)", error, advice(error))
 
     def _release(self, child: Child, reason: str) -> None:
         try:

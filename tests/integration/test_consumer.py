@@ -3,6 +3,7 @@
 import logging
 import sqlite3
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -66,7 +67,7 @@ def make_consumer(pool, stop):
     """A consumer of the queue `jobs`, or of what the options say."""
     with closing(Wakeup("default")) as wakeup:
 
-        def make(*, reaper=False, entry=None, **options):
+        def make(*, reaper=False, entry=None, keeper=None, **options):
             return Consumer(
                 WorkerOptions(**{"using": "default", "queues": ("jobs",), **options}),
                 pool=pool,
@@ -74,6 +75,7 @@ def make_consumer(pool, stop):
                 stop=stop,
                 reaper=Reaper("default") if reaper else None,
                 entry=entry,
+                keeper=keeper,
             )
 
         yield make
@@ -331,8 +333,55 @@ def test_what_still_runs_in_the_end_is_given_back_and_can_be_claimed(
     consumer.run()
 
     (message,) = Message.objects.claim("jobs")
-    assert message.delivery_count == 2
+    assert (message.delivery_count, message.interruptions) == (1, 1)
+    assert message.errors[0]["class"] == "django_mqlite.exceptions.Interrupted"
     assert "stopped" in message.errors[0]["message"]
+
+
+def test_a_handler_that_lost_its_lease_by_its_own_fault_is_counted_in_the_end(
+    make_consumer, pool, stop, queue
+):
+    enqueue(queue, 1)
+    consumer = make_consumer(shutdown_timeout=0)
+    settle_down(consumer)
+    pool.running[0].lease_lost = True
+    stop.request()
+
+    consumer.run()
+
+    (message,) = Message.objects.claim("jobs")
+    assert (message.delivery_count, message.interruptions) == (2, 0)
+
+
+def test_after_a_stall_leases_are_longer_and_that_is_told_once(
+    make_consumer, pool, queue, clock, caplog
+):
+    keeper = SimpleNamespace(least_lease_ms=90_000, longest_stall=30.0)
+    pool.threads = 1
+    consumer = make_consumer(keeper=keeper)
+    enqueue(queue, 2)
+
+    settle_down(consumer)
+    first = pool.running[0]
+    pool.end(first)
+    settle_down(consumer)
+
+    (second,) = pool.running
+    for message in (first, second):
+        assert message.locked_until - message.locked_at == timedelta(seconds=90)
+    (record,) = [r for r in caplog.records if "lock_duration" in r.getMessage()]
+    assert "30.0 s" in record.getMessage()
+
+
+def test_a_stall_shorter_than_the_lease_changes_nothing(make_consumer, pool, queue, clock, caplog):
+    consumer = make_consumer(keeper=SimpleNamespace(least_lease_ms=3_000, longest_stall=1.0))
+    enqueue(queue, 1)
+
+    settle_down(consumer)
+
+    (message,) = pool.running
+    assert message.locked_until - message.locked_at == queue.lock_duration
+    assert "lock_duration" not in caplog.text
 
 
 def test_a_handler_that_has_ended_in_time_is_settled_even_without_grace(

@@ -9,9 +9,12 @@ import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
+from django_mqlite.handlers import Handler
 from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
 from django_mqlite.worker import lease_keeper
+from django_mqlite.worker.executor import Finished
+from django_mqlite.worker.kept import KeptLeases
 from django_mqlite.worker.lease_keeper import LONGEST_REST, SHORTEST_REST, LeaseKeeper
 from django_mqlite.worker.pool import Pool
 from tests.support.verbs import enqueue_and_claim, reap, row_of, state_of
@@ -38,6 +41,10 @@ def message(queue, running):
     return claimed
 
 
+def ended(message) -> Finished:
+    return Finished(message=message, error=None)
+
+
 def renewals(keeper) -> int:
     """How many statements one look renews with."""
     with CaptureQueriesContext(
@@ -62,7 +69,7 @@ def test_a_fresh_lease_is_left_alone_and_looked_at_soon(keeper, message, clock):
 def test_a_message_that_is_started_ends_the_rest_of_an_idle_keeper(message, monkeypatch):
     monkeypatch.setattr(lease_keeper, "IDLE_REST", 3600)
     looked = Event()
-    pool = Pool(lambda message: None, threads=0, on_finished=lambda: None)
+    pool = Pool(ended, threads=1, on_finished=lambda: None)
     keeper = LeaseKeeper("default", pool)
     monkeypatch.setattr(keeper, "poll", lambda: looked.set() or 0)
     keeper.start()
@@ -197,9 +204,9 @@ def test_a_message_that_is_settled_while_its_renewal_waits_is_not_called_lost(
 ):
     renew_many = MessageManager.renew_many
 
-    def settled_first(manager, messages):
+    def settled_first(manager, messages, **options):
         message.complete()
-        return renew_many(manager, messages)
+        return renew_many(manager, messages, **options)
 
     monkeypatch.setattr(MessageManager, "renew_many", settled_first)
     clock.advance(LEASE / 3)
@@ -210,7 +217,7 @@ def test_a_message_that_is_settled_while_its_renewal_waits_is_not_called_lost(
 
 
 def test_a_failing_database_is_told_once_and_tried_on(keeper, message, clock, caplog, monkeypatch):
-    def fail(manager, messages):
+    def fail(manager, messages, **options):
         raise OperationalError("database is locked")
 
     with monkeypatch.context() as failing:
@@ -249,3 +256,108 @@ def test_ended_messages_are_forgotten(keeper, message, running, clock):
 
     assert not keeper._lost
     assert not keeper._renewed
+
+
+# Stalls
+
+
+@pytest.fixture
+def seconds(monkeypatch):
+    """The monotonic clock of the keeper, which the test moves."""
+    now = SimpleNamespace(at=100.0)
+    monkeypatch.setattr(lease_keeper, "time", SimpleNamespace(monotonic=lambda: now.at))
+    return now
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(("late", "least_ms"), [(0.0, 0), (2.6, 7_800), (86_400.0, 600_000)])
+def test_leases_are_to_last_three_times_the_longest_stall(seconds, running, late, least_ms):
+    keeper = LeaseKeeper("default", SimpleNamespace(running=running, cancel=lambda *_: False))
+    seconds.at += keeper.poll() + late
+
+    keeper.poll()
+    keeper.poll()
+
+    assert keeper.least_lease_ms == least_ms
+
+
+def test_a_lease_is_renewed_for_as_long_as_a_stall_asks(seconds, running, make_queue, clock):
+    make_queue("short", lock_duration=3)
+    keeper = LeaseKeeper("default", SimpleNamespace(running=running, cancel=lambda *_: False))
+    seconds.at += keeper.poll() + 10
+    keeper.poll()
+    message = enqueue_and_claim("short")
+    running.append(message)
+    clock.advance(1)
+
+    keeper.poll()
+
+    assert row_of(message)["locked_until"] == clock.now + timedelta(seconds=30)
+
+
+def test_a_database_that_fails_is_a_stall_until_it_answers(
+    seconds, keeper, message, clock, monkeypatch
+):
+    keeper = LeaseKeeper("default", keeper._pool)
+
+    def fail(manager, messages, **options):
+        raise OperationalError("database is locked")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(MessageManager, "renew_many", fail)
+        clock.advance(LEASE / 3)
+        for _ in range(3):
+            keeper.poll()
+            seconds.at += 1
+
+    keeper.poll()
+
+    assert keeper.longest_stall == pytest.approx(3.0)
+
+
+# Coroutines that do not end
+
+
+def test_a_coroutine_that_does_not_end_when_cancelled_is_stuck(running, queue, clock):
+    message = enqueue_and_claim(queue)
+    running.append(message)
+    stuck = []
+    pool = SimpleNamespace(running=running, cancel=lambda *_: True)
+    keeper = LeaseKeeper("default", pool, max_runtime_ms={"jobs": 1_000}, on_stuck=stuck.append)
+    clock.advance(1.1)
+    keeper.poll()
+    assert (stuck, message.lease.lost) == ([], False)
+
+    clock.advance(lease_keeper.CANCEL_GRACE_MS / 1_000)
+    keeper.poll()
+    keeper.poll()
+
+    assert (stuck, message.lease.lost) == ([message], True)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_supervisor_renews_no_lease_beyond_max_runtime_and_kills_in_the_end(
+    make_queue, clock, is_async
+):
+    def function(message): ...
+
+    async def coroutine(message): ...
+
+    make_queue("jobs", lock_duration=2)
+    handler = Handler(
+        queue="jobs", function=coroutine if is_async else function, max_runtime_ms=1_500
+    )
+    kept = KeptLeases("default", {"jobs": handler})
+    Message.objects.enqueue("jobs", None)
+    (message,) = Message.objects.claim("jobs", worker="child", lock_duration=60)
+    before = row_of(message)
+    clock.advance(1)
+    assert kept.renew(["child"]) == set()
+    clock.advance(1)
+
+    assert kept.renew(["child"]) == (set() if is_async else {"child"})
+
+    assert row_of(message) == before
+    assert kept.innocent("child") == []
+    clock.advance(lease_keeper.CANCEL_GRACE_MS / 1_000)
+    assert kept.renew(["child"]) == {"child"}

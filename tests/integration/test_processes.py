@@ -267,6 +267,48 @@ def test_a_burst_in_which_a_process_died_does_not_end_as_if_all_were_well(databa
     ]
 
 
+def test_deliveries_that_a_stop_interrupts_are_not_counted(database, busy):
+    processes, held = busy("--shutdown-timeout=0.1")
+
+    processes.worker.terminate()
+
+    assert processes.worker.ended_well()
+    for message in held.values():
+        row = database.row(message)
+        assert (row["state"], row["delivery_count"], row["interruptions"]) == ("active", 0, 1)
+
+
+def test_a_delivery_whose_process_has_to_be_killed_to_stop_is_not_counted(database, start):
+    """It holds the interpreter: its process cannot give it back."""
+    database.queue("holds", lock_duration=LONG, max_delivery_count=1)
+    message = database.enqueue("holds", {"started": database.file("started"), "seconds": LONG})
+    hurry = hasty(supervisor__KILL_AFTER=0.1)
+    processes = start("--queues=holds", "--shutdown-timeout=0.1", **hurry)
+    wait_until(database.beside.joinpath("started.1").exists, "the handler to start")
+
+    processes.worker.terminate()
+
+    processes.worker.exit_code()
+    row = database.row(message)
+    assert (row["state"], row["delivery_count"], row["interruptions"]) == ("active", 0, 1)
+    assert "not ended in time" in processes.worker.output
+
+
+def test_an_atomic_handler_that_outlasts_the_stop_is_not_counted_by_a_supervisor(database, start):
+    database.queue("atomic", lock_duration=LONG, max_delivery_count=1)
+    steps = {"started": database.file("started"), "wait_for": database.file("never")}
+    message = database.enqueue("atomic", steps)
+    processes = start("--shutdown-timeout=0.1", MQLITE_TEST_TIMEOUT="0.1")
+    wait_until(database.beside.joinpath("started.1").exists, "the handler to start")
+
+    processes.worker.terminate()
+
+    processes.worker.exit_code()
+    row = database.row(message)
+    assert (row["state"], row["delivery_count"], row["interruptions"]) == ("active", 0, 1)
+    assert database.effects() == []
+
+
 # Handlers that hold the interpreter or never end
 
 
@@ -299,6 +341,67 @@ def test_a_child_beyond_max_runtime_is_killed_and_its_message_comes_again(databa
     assert "beyond its max_runtime" in processes.worker.output
     processes.worker.terminate()
     assert processes.worker.ended_well()
+
+
+def test_a_child_whose_coroutine_blocks_its_loop_is_killed_after_max_runtime(database, start):
+    database.queue("blocks", lock_duration=LONG)
+    message = database.enqueue("blocks", {"started": database.file("started"), "seconds": LONG})
+    hurry = hasty(kept__CANCEL_GRACE_MS=100)
+
+    processes = start("--queues=blocks", **hurry)
+    wait_until(lambda: database.state(message) == "gone", "the second delivery", seconds=LONG / 2)
+
+    assert database.beside.joinpath("started.2").exists()
+    assert "beyond its max_runtime" in processes.worker.output
+    processes.worker.terminate()
+    assert processes.worker.ended_well()
+
+
+def test_a_coroutine_that_blocks_its_loop_ends_a_worker_of_one_process(database):
+    database.queue("blocks", lock_duration=LONG)
+    message = database.enqueue("blocks", {"started": database.file("started"), "seconds": LONG})
+    hurry = hasty(lease_keeper__CANCEL_GRACE_MS=100)
+
+    worker = database.start("--queues=blocks", "--shutdown-timeout=0.5", **hurry)
+
+    assert worker.exit_code() == 1
+    assert "is stuck" in worker.output
+    (again,) = database.claim("blocks")
+    assert (again.pk, again.delivery_count, again.interruptions) == (message.pk, 2, 0)
+
+
+def test_a_neighbour_of_a_handler_beyond_max_runtime_is_interrupted_and_not_counted(
+    database, start
+):
+    for name in ("limited", "jobs"):
+        database.queue(name, lock_duration=LONG)
+    steps = {"started": database.file("started"), "told": database.file("told")}
+    neighbour = database.enqueue(
+        "jobs", {"started": database.file("beside"), "wait_for": database.file("go-on")}
+    )
+    limited = database.enqueue("limited", steps)
+    processes = start("--threads=2", "--processes=2", "--queues=jobs,limited", **UNRULY)
+
+    wait_until(lambda: database.state(limited) == "gone", "the second delivery", seconds=LONG / 2)
+
+    row = database.row(neighbour)
+    assert row["delivery_count"] <= 1
+    assert all("Interrupted" in error["class"] for error in row["errors"] or [])
+    database.beside.joinpath("go-on").touch()
+    wait_until(lambda: database.left() == 0, "the neighbour")
+    processes.worker.terminate()
+    assert processes.worker.ended_well()
+
+
+def test_a_handler_that_holds_the_interpreter_each_time_is_given_a_longer_lease(database):
+    database.queue("stalls", lock_duration=0.5)
+    message = database.enqueue("stalls", {"milliseconds": 1_500})
+
+    worker = database.start("--queues=stalls", "--threads=1", "--burst", **UNRULY)
+
+    assert worker.exit_code() == 0
+    assert database.state(message) == "gone"
+    assert worker.output.count("--processes") == 1
 
 
 def test_a_thread_beyond_max_runtime_is_told_and_its_process_ends_for_a_new_one(database):

@@ -233,7 +233,7 @@ def test_a_handler_beyond_the_shutdown_timeout_gives_its_message_back_at_once(da
 
     assert worker.ended_well()
     (again,) = database.claim("jobs")
-    assert (again.pk, again.delivery_count) == (message.pk, 2)
+    assert (again.pk, again.delivery_count, again.interruptions) == (message.pk, 1, 1)
     assert "stopped" in again.errors[0]["message"]
 
 

@@ -100,8 +100,8 @@ def test_a_field_is_nullable_where_its_column_is(model):
 
 
 def test_a_row_of_the_store_has_the_columns_in_order():
-    """All but the last, which only the sweep of completed messages reads."""
-    read = [*MessageRow._fields, "kept_until"]
+    """All but the last, which no claim reads."""
+    read = [*MessageRow._fields, "interruptions", "kept_until"]
 
     assert read == list(columns_of("mqlite_messages"))
     assert read == [field.attname for field in Message._meta.concrete_fields]
@@ -116,9 +116,9 @@ def test_a_rows_defaults_are_the_tables():
             "INSERT INTO mqlite_messages (queue, enqueued_at, body) VALUES ('q', 0, x'')"
             " RETURNING *"
         )
-        ((*stored, kept_until),) = cursor.fetchall()
+        ((*stored, interruptions, kept_until),) = cursor.fetchall()
 
-    assert kept_until == 0
+    assert (interruptions, kept_until) == (0, 0)
     assert MessageRow._make(stored) == MessageRow(id=stored[0], queue="q", state="active")
 
 

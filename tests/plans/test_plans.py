@@ -106,6 +106,7 @@ EXPECTED = {
     "redrive.REDRIVE": {BY_ID},
     "redrive.UNGROUPED_DEAD_LETTER": {BY_ID},
     "release.HELD_TOKEN": {BY_ID},
+    "release.INTERRUPT": {BY_ID},
     "release.RELEASE_LEASE": {BY_ID},
     "run_now.RUN_NOW": {BY_ID},
     "renew.RENEW": {BY_ID},

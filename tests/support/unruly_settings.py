@@ -11,7 +11,10 @@ DEBUG = "MQLITE_TEST_DEBUG" in os.environ
 
 MQLITE["QUEUES"] |= {
     name: {"backoff_base": 0}
-    for name in ("holds", "grow", "limited", "says", "says-async", "noop-async", "leaves-open")
+    for name in (
+        *("holds", "stalls", "grow", "limited", "blocks", "says", "says-async", "noop-async"),
+        "leaves-open",
+    )
 }
 
 if "MQLITE_TEST_MAX_PAGES" in os.environ:

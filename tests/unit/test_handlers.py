@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -236,6 +237,29 @@ def test_a_decorator_without_its_queue_is_refused():
         def on_order(message): ...
 
 
+def sync_generator(message):
+    yield
+
+
+async def async_generator(message):
+    yield
+
+
+class OfAClass:
+    def __call__(self, message):
+        yield
+
+
+@pytest.mark.parametrize(
+    "function",
+    [sync_generator, async_generator, OfAClass(), partial(sync_generator)],
+    ids=["sync", "async", "object", "partial"],
+)
+def test_a_generator_is_refused_because_its_body_would_never_run(function):
+    with pytest.raises(ImproperlyConfigured, match="generator: its body would never run"):
+        handler("orders")(function)
+
+
 # Messages of a kind of their own
 
 
@@ -256,7 +280,7 @@ def kind(monkeypatch):
 
 
 def message(content_type, queue="orders"):
-    return SimpleNamespace(queue=queue, content_type=content_type)
+    return SimpleNamespace(queue=queue, content_type=content_type, read_error=None)
 
 
 def test_a_message_of_a_kind_is_handled_by_it_whatever_its_queue(kind):

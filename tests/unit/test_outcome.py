@@ -1,6 +1,7 @@
 """How a delivery ends, decided from how its handler ended."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from django_mqlite import LockLost, Reject, Retry
 from django_mqlite.types import Abandonment, Completion, Rejection
 from django_mqlite.worker.outcome import outcome_of
+from tests.support.odd_errors import ODD_ERRORS, NoReason
 
 
 def test_a_handler_that_returned_completes():
@@ -47,6 +49,18 @@ def test_retry_with_a_delay_that_is_none_falls_back_to_the_backoff(delay):
 )
 def test_anything_else_abandons_with_the_backoff(error):
     assert outcome_of(error) == Abandonment(delay_ms=None)
+
+
+def test_a_rejection_without_a_reason_has_the_name_of_its_class():
+    assert outcome_of(NoReason()) == Rejection(reason="NoReason", description="")
+
+
+@pytest.mark.parametrize("error", ODD_ERRORS)
+def test_every_error_has_an_outcome_whatever_its_attributes_do(error):
+    with ThreadPoolExecutor(1) as thread:  # a KeyboardInterrupt of the main thread may be real
+        outcome = thread.submit(lambda: outcome_of(error())).result()
+
+    assert outcome != Completion()
 
 
 def test_a_subclass_ends_as_its_base_does():

@@ -20,6 +20,7 @@ def document(message: Message) -> dict[str, Any]:
         "priority": message.priority,
         "blocked": message.blocked,
         "delivery_count": message.delivery_count,
+        "interruptions": message.interruptions,
         "enqueued_at": iso(message.enqueued_at),
         "visible_at": iso(message.visible_at),
         "expires_at": iso(message.expires_at),

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_mqlite.failures import said
+from django_mqlite.failures import is_interruption, said
 from django_mqlite.models import Message
 from django_mqlite.types import Explanation, State
 
@@ -18,8 +18,8 @@ HELP = "Show a message: properties, lease, body, failed deliveries, and why it h
 
 FACTS = (
     "queue", "state", "subject", "priority", "group_id", "message_id", "correlation_id",
-    "reply_to", "enqueued_at", "visible_at", "expires_at", "delivery_count", "locked_by",
-    "locked_until", "finished_at", "dead_letter_reason", "dead_letter_description",
+    "reply_to", "enqueued_at", "visible_at", "expires_at", "delivery_count", "interruptions",
+    "locked_by", "locked_until", "finished_at", "dead_letter_reason", "dead_letter_description",
     "content_type",
 )  # fmt: skip
 MAX_BODY = 4_000
@@ -88,7 +88,8 @@ def _pretty(value: Any) -> str:
 
 def _failure(error: Mapping[str, Any]) -> Iterator[str]:
     worker = error.get("worker") or "an unnamed worker"
-    head = f"delivery {error.get('delivery', '?')} failed, {worker}: {said(error)}"
+    ended = "was interrupted" if is_interruption(error) else "failed"
+    head = f"delivery {error.get('delivery', '?')} {ended}, {worker}: {said(error)}"
     yield from _block(cell(head), str(error.get("traceback") or ""))
 
 

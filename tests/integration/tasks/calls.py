@@ -6,6 +6,7 @@ from typing import Any
 from django_mqlite import Reject, Retry
 from django_mqlite.task_backend import task_options
 from django_mqlite.task_backend.compat import TaskContext, task
+from tests.support import odd_errors
 
 seen: list[Any] = []
 """What tasks were called with, in order."""
@@ -174,3 +175,31 @@ def endless():
     value = []
     value.append(value)
     return value
+
+
+@task()
+def raise_odd(name):
+    error = getattr(odd_errors, name)()
+    raise error
+
+
+@task()
+async def raise_odd_async(name):
+    error = getattr(odd_errors, name)()
+    raise error
+
+
+@task()
+def return_a_generator():
+    return (number for number in range(3))
+
+
+@task()
+async def return_a_coroutine():
+    coroutine = _never_run()
+    coroutine.close()
+    return coroutine
+
+
+async def _never_run():
+    raise AssertionError

@@ -81,6 +81,20 @@ def change_the_directory(message: Message) -> None:
     time.sleep(1.5 * LOOK_EVERY)
 
 
+@handler("stalls")
+def hold_the_interpreter_each_time(message: Message) -> None:
+    """Longer than the lease, at every delivery."""
+    ctypes.PyDLL(None).usleep(message.data["milliseconds"] * 1_000)
+
+
+@handler("blocks", max_runtime=MAX_RUNTIME)
+async def block_the_loop(message: Message) -> None:
+    """The first delivery: no cancellation reaches a coroutine that does not wait."""
+    steps = begin(message)
+    if message.delivery_count == 1:
+        time.sleep(steps["seconds"])  # noqa: ASYNC251 - what it is for
+
+
 @handler("says")
 def say(message: Message) -> None:
     logger.info("handled")
