@@ -61,6 +61,7 @@ def test_json_has_stable_keys_and_no_lock_token(queue):
         "priority": 0,
         "blocked": False,
         "delivery_count": 1,
+        "interruptions": 0,
         "enqueued_at": "2026-01-01T00:00:00+00:00",
         "visible_at": "2026-01-01T00:00:00+00:00",
         "expires_at": None,
