@@ -40,7 +40,7 @@ def test_the_question_names_the_count_and_the_queue_and_not_on_stdout(queue, typ
     call_command("mqlite", "purge", "jobs", "--limit=1", "--json", stdout=stdout, stderr=stderr)
 
     assert "Delete 1 dead letter(s) of queue jobs for good? [y/N] " in stderr.getvalue()
-    assert json.loads(stdout.getvalue()) == {"queue": "jobs", "purged": 1}
+    assert json.loads(stdout.getvalue()) == {"queue": "jobs", "purged": 1, "kept": []}
 
 
 @pytest.mark.parametrize("deaths", [0, 1])
@@ -56,7 +56,7 @@ def test_without_a_terminal_it_needs_yes(queue, deaths):
 def test_with_yes_nobody_is_asked(queue):
     dead_letter("jobs")
 
-    assert answer("purge", "jobs", "--all", "--yes") == {"queue": "jobs", "purged": 1}
+    assert answer("purge", "jobs", "--all", "--yes") == {"queue": "jobs", "purged": 1, "kept": []}
 
 
 def test_with_nothing_to_purge_nobody_is_asked(queue, typing):

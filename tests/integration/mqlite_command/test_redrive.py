@@ -21,7 +21,11 @@ def test_all_dead_letters_of_the_queue_go_back_to_work(queue, make_queue):
 def test_only_those_named_by_id(queue):
     chosen, left = dead_letter("jobs"), dead_letter("jobs")
 
-    assert answer("redrive", "jobs", "--id", chosen.pk) == {"queue": "jobs", "redriven": 1}
+    assert answer("redrive", "jobs", "--id", chosen.pk) == {
+        "queue": "jobs",
+        "redriven": 1,
+        "kept": [],
+    }
     assert (state_of(chosen), state_of(left)) == ("active", "dead_lettered")
 
 

@@ -194,7 +194,7 @@ def test_redrive_by_reason_into_another_queue_at_a_rate(two_reasons, make_queue)
 
     found = answer("redrive", "jobs", "--reason", "Lost", "--into", "again", "--rate", 2)
 
-    assert found == {"queue": "jobs", "redriven": 1}
+    assert found == {"queue": "jobs", "redriven": 1, "kept": []}
     assert (state_of(broken), state_of(lost)) == ("dead_lettered", "gone")
     assert Message.objects.get(queue="again").state == "active"
 
@@ -213,7 +213,7 @@ def test_a_bar_shows_how_far_it_has_come_on_a_terminal_and_not_in_the_answer(que
 
     call_command("mqlite", "redrive", "jobs", "--json", stdout=stdout, stderr=stderr)
 
-    assert json.loads(stdout.getvalue()) == {"queue": "jobs", "redriven": 3}
+    assert json.loads(stdout.getvalue()) == {"queue": "jobs", "redriven": 3, "kept": []}
     assert DeadLetter.objects.count() == 0
 
 
