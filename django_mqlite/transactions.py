@@ -54,6 +54,10 @@ def write_lock(using: str) -> Iterator[Any]:
             admit(connection)
         yield connection
         return
+    if connection.connection.in_transaction:  # of a TestCase, in which drain() is in autocommit
+        with transaction.atomic(using):
+            yield connection
+        return
     try:
         begin(connection)
         yield connection

@@ -14,7 +14,6 @@ from ..models import Message, Queue
 from ..transactions import in_callers_transaction
 from ..types import State
 from ..worker.executor import Finished, believe_the_file, finished, run_handler
-from ..worker.outcome import outcome_of
 from ..worker.sweeps import URGENT, run_round
 from .connections import worker_connections
 from .fake_clock import FakeClock
@@ -136,5 +135,4 @@ def _run(message: Message, handler: Handler, using: str) -> Finished:
 def _settle(done: Finished, using: str) -> None:
     believe_the_file(done.message)
     if not done.settled:
-        outcome = done.outcome or outcome_of(done.error)
-        Message.objects.db_manager(using).settle(done.message, outcome, error=done.error)
+        Message.objects.db_manager(using).settle(done.message, done.ending, error=done.error)

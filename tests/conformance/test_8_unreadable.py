@@ -37,7 +37,7 @@ REQUIRED = {
     "mqlite_messages": {"queue": "jobs", "enqueued_at": 0, "body": b""},
     "mqlite_subscriptions": {"subscription": "jobs", "topic": "t", "created_at": 0},
     "mqlite_access_keys": {"digest": "0" * 64, "name": "n", "created_at": 0},
-    "mqlite_dedup": {"queue": "jobs", "key": "k", "body_sha256": "", "message": 1},
+    "mqlite_dedup": {"queue": "jobs", "key": "k", "data_sha256": "", "message": 1},
     "mqlite_meta": {"key": "k", "value": "", "updated_at": 0},
     "mqlite_receive_attempts": {"queue": "jobs", "attempt_id": "a", "leases": "[]"},
     "mqlite_settlement_receipts": {

@@ -63,7 +63,7 @@ def test_every_object_that_is_missing_is_named():
 
 
 CHANGES = {
-    "column": ("mqlite_dedup", "    body_sha256 TEXT    NOT NULL,\n", "", "column body_sha256"),
+    "column": ("mqlite_dedup", "    data_sha256 TEXT    NOT NULL,\n", "", "column data_sha256"),
     "type": ("mqlite_meta", "value      TEXT", "value      BLOB", "column value TEXT"),
     "not null": ("mqlite_meta", "TEXT    NOT NULL", "TEXT", "column value TEXT NOT NULL"),
     "default": ("mqlite_access_keys", "DEFAULT '{}'", "DEFAULT ''", "DEFAULT '{}'"),

@@ -206,11 +206,12 @@ def test_a_handler_too_long_for_a_reload_gives_its_message_back(database, busy, 
     worker, message = busy("--reload", "--shutdown-timeout=0.1", **environment)
 
     change(code)
-    wait_until((database.beside / "started.2").exists, "the second delivery, to the new code")
+    wait_until(lambda: starts(worker) == 2, "the new start")
     go_on()
     wait_until(lambda: database.state(message) == "gone", "the completion")
 
-    assert [delivery for _, delivery, _ in database.effects()] == [2]
+    assert "interrupted" in worker.output
+    assert [delivery for _, delivery, _ in database.effects()] == [1]
     worker.terminate()
     assert worker.ended_well()
 

@@ -22,5 +22,7 @@ def text_files() -> Iterator[Path]:
     """Every text file of the project. No git: the suite also runs from an unpacked sdist."""
     candidates = [*ROOT.iterdir(), *(p for name in _FOLDERS for p in (ROOT / name).rglob("*"))]
     for path in sorted(candidates):
+        if path.name == ".git":  # a file in a linked worktree
+            continue
         if path.is_file() and path.suffix not in _BINARY and "sqlite3" not in path.suffix:
             yield path

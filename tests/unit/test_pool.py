@@ -107,6 +107,7 @@ def test_closing_ends_idle_threads(handlers):
 
 
 def test_closing_does_not_wait_for_a_handler_that_does_not_end(handlers):
+    before = set(threading.enumerate())
     pool = Pool(handlers.run, threads=2, on_finished=handlers.on_finished)
     pool.start(Message(id=1))
     handlers.started.get(timeout=30)
@@ -115,10 +116,7 @@ def test_closing_does_not_wait_for_a_handler_that_does_not_end(handlers):
 
     assert [message.pk for message in pool.running] == [1]
     handlers.let_end()
-    names = {"mqlite-handler-0", "mqlite-handler-1"}
-    wait_until(
-        lambda: not names & {thread.name for thread in threading.enumerate()}, "the threads to end"
-    )
+    wait_until(lambda: set(threading.enumerate()) <= before, "the threads to end")
 
 
 def test_who_starts_a_message_does_not_wait_until_it_is_known_how_it_runs(handlers):

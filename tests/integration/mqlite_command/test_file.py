@@ -320,13 +320,15 @@ def test_an_error_of_the_checks_is_an_error_of_the_doctor(db, in_order, settings
 
 
 def test_a_damaged_file_is_an_error(database, in_order, capsys):
-    database.enqueue("jobs", 1, subject="in the index")
-    with database.other_program() as other:
-        other.execute("PRAGMA writable_schema = ON")
-        other.execute(
-            "UPDATE sqlite_master SET sql = replace(sql, '(subject)', '(reply_to)')"
-            " WHERE name = 'mqlite_messages_subject'"
-        )
+    for column, other_column in (("(subject)", "(reply_to)"), ("(reply_to)", "(subject)")):
+        with database.other_program() as other:
+            other.execute("PRAGMA writable_schema = ON")
+            other.execute(
+                "UPDATE sqlite_master SET sql = replace(sql, ?, ?)"
+                " WHERE name = 'mqlite_messages_subject'",
+                [column, other_column],
+            )
+        database.enqueue("jobs", 1, subject="in the index", reply_to="not in the index")
     database.close()
 
     code, found = diagnosis(capsys, *HERE)

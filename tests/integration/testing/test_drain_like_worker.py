@@ -228,13 +228,10 @@ CASES = {
     callback_outside_transaction: (Ends(names="a"), Ends(error="builtins.AssertionError")),
     close_connection: (Ends(names="ab"), Ends(names="ab")),
     commit_by_hand: (Ends(names="ac"), Ends(error=BROKEN)),
-}
-"""By what the handler does: how it ends, and how if the handler is atomic."""
-
-LEFT_OPEN_CASES = {
     leave_autocommit_off: (Ends(error=LEFT_OPEN), Ends(error=BROKEN)),
     leave_atomic_open: (Ends(error=LEFT_OPEN, names="a"), Ends(error=LEFT_OPEN)),
 }
+"""By what the handler does: how it ends, and how if the handler is atomic."""
 
 
 def ended():
@@ -257,21 +254,8 @@ def test_delivery_ends_as_in_worker(run, make_queue, monkeypatch, case, flavour)
 
     run()
 
-    assert ended() == expected
-
-
-@pytest.mark.parametrize("run", DRAINS)
-@pytest.mark.parametrize("flavour", FLAVOURS)
-@pytest.mark.parametrize("case", LEFT_OPEN_CASES, ids=lambda case: case.__name__)
-def test_delivery_that_leaves_transaction_open_fails(run, make_queue, monkeypatch, case, flavour):
-    monkeypatch.setattr(f"{__name__}.steps", case)
-    make_queue("default", max_delivery_count=1)
-    FLAVOURS[flavour]()
-
-    run()
-
     assert not connection.needs_rollback
-    assert ended() == LEFT_OPEN_CASES[case][flavour == "atomic"]
+    assert ended() == expected
 
 
 def test_failed_delivery_does_not_disturb_next_one(run, make_queue):
