@@ -8,7 +8,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from benchmarks.measure import Figure, figure, timed
-from django_mqlite import clock
+from django_mqlite import timing
 from django_mqlite.models import Message, Queue
 
 ROWS = 1_000_000
@@ -68,7 +68,7 @@ def run() -> list[dict[str, object]]:
 def fill(count: int) -> None:
     for number in range(QUEUES):
         Queue.objects.create_queue(f"queue-{number}", retain_completed=10**8)
-    now = clock.now_ms()
+    now = timing.now_ms()
     values = {"now": now, "far": now + 10**9, "count": count, "queues": QUEUES}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(FILL, values)

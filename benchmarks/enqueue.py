@@ -9,7 +9,7 @@ from benchmarks.floor import Floor, at_each_level, now_ms, repeated
 from benchmarks.measure import Row, against_floor
 from django_mqlite import enqueue, enqueue_many
 from django_mqlite.models import Queue
-from django_mqlite.store import enqueue as store
+from django_mqlite.store.sqlite import enqueue as store
 from django_mqlite.types import NewMessage
 
 BODY = b"x" * 256

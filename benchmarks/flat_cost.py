@@ -5,9 +5,9 @@ import os
 from django.db import connection, transaction
 
 from benchmarks.measure import Figure, as_rows, figure, timed
-from django_mqlite import clock
-from django_mqlite.maintenance import activate_due, release_expired
+from django_mqlite import timing
 from django_mqlite.models import Message, Queue
+from django_mqlite.verbs.sweeps import activate_due, release_expired
 
 ACTIVE = (1_000, 100_000, 1_000_000)
 OTHERS = 200_000
@@ -45,7 +45,7 @@ def run() -> list[dict[str, object]]:
 
 
 def fill(count: int, *, active: bool) -> None:
-    now = clock.now_ms()
+    now = timing.now_ms()
     values = {"now": now, "far": now + 10**9, "count": count, "active": active}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(FILL, values)
@@ -78,7 +78,7 @@ def reap_one() -> float:
     """One lease of a millisecond ends among all those that live."""
     Message.objects.enqueue("due", b"")
     (message,) = Message.objects.claim("due", lock_duration=0.001)
-    while clock.now_ms() <= message.locked_until.timestamp() * 1000:
+    while timing.now_ms() <= message.locked_until.timestamp() * 1000:
         pass
     spent, released = timed(lambda: release_expired("default", limit=1000))
     Message.objects.claim_and_delete("due", limit=10)
@@ -87,7 +87,7 @@ def reap_one() -> float:
 
 def activate_one() -> float:
     new = Message.objects.enqueue("due", b"", delay=0.001)
-    while clock.now_ms() < new.visible_at.timestamp() * 1000:
+    while timing.now_ms() < new.visible_at.timestamp() * 1000:
         pass
     spent, activated = timed(lambda: activate_due("default", limit=1000))
     Message.objects.claim_and_delete("due", limit=10)

@@ -10,8 +10,8 @@ from typing import Any
 
 from django.db import connection
 
-from django_mqlite.store import claim, enqueue, receipt, settle
-from django_mqlite.store.statement import Statement
+from django_mqlite.store.sqlite import claim, enqueue, settle
+from django_mqlite.store.sqlite.base import Statement
 from django_mqlite.types import NewMessage
 
 NAMED = re.compile(r"%\((\w+)\)s")
@@ -26,7 +26,7 @@ ENQUEUE = bare(enqueue.ENQUEUE)
 ENQUEUE_MANY = bare(enqueue.ENQUEUE_MANY)
 CLAIM = bare(claim.CLAIM)
 COMPLETE = bare(settle.COMPLETE)
-WRITE_RECEIPTS = bare(receipt.WRITE_RECEIPTS)
+WRITE_RECEIPTS = bare(settle.WRITE_RECEIPTS)
 
 NOTHING = dict.fromkeys(
     ("message_id", "correlation_id", "reply_to", "group_id", "subject", "properties")
@@ -114,7 +114,7 @@ class Floor:
             "leases": encoded,
             "verb": "complete",
             "arguments": "",
-            "expires_at": now + receipt.RECEIPT_LIFE_MS,
+            "expires_at": now + settle.RECEIPT_LIFE_MS,
         }
         done = self._driver.execute(COMPLETE, {"leases": encoded, "now": now}).fetchall()
         self._driver.execute(WRITE_RECEIPTS, receipts)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from django.db import connection, transaction
 
 from benchmarks.measure import Figure, as_rows, figure, timed
-from django_mqlite import clock
+from django_mqlite import timing
 from django_mqlite.models import DeadLetter, Message, Queue
 
 QUEUES = 5
@@ -33,7 +33,7 @@ SELECT 'queue-' || (n / 5 %% %(queues)s),
 def run() -> list[dict[str, object]]:
     for number in range(QUEUES):
         Queue.objects.create_queue(f"queue-{number}", retain_completed=1_000_000)
-    values = {"queues": QUEUES, "count": COUNT, "now": clock.now_ms()}
+    values = {"queues": QUEUES, "count": COUNT, "now": timing.now_ms()}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(FILL, values)
     return as_rows([measured(name, look) for name, look in LOOKS.items()])

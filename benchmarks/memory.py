@@ -5,7 +5,7 @@ import psutil
 from benchmarks.measure import Row
 from benchmarks.processes import running_worker, wait_until
 from django_mqlite.models import Message, Queue
-from django_mqlite.workers import registered_workers
+from django_mqlite.verbs.workers import registered_workers
 
 MARKS = (1_000, 100_000)
 

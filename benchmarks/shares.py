@@ -7,9 +7,9 @@ from benchmarks.claim_complete import fill
 from benchmarks.floor import Floor, at_each_level
 from benchmarks.measure import Row, timed
 from benchmarks.worker import drain
-from django_mqlite.deliveries import Settlement
 from django_mqlite.models import Message, Queue
 from django_mqlite.types import Completion
+from django_mqlite.verbs.settle import Settlement
 
 ROUNDS = 3
 THREADS = (1, 8, 64)

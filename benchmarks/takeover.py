@@ -15,7 +15,7 @@ from django.conf import settings
 
 from benchmarks.processes import running_worker, wait_until
 from django_mqlite.models import Message, Queue
-from django_mqlite.workers import registered_workers
+from django_mqlite.verbs.workers import registered_workers
 
 ROUNDS = int(os.environ.get("MQLITE_BENCHMARK_ROUNDS", "5"))
 TIMES = 20 * ROUNDS

@@ -6,8 +6,8 @@ from django.db import connection, transaction
 
 from benchmarks.handlers import nothing
 from benchmarks.measure import Figure, as_rows, figure, timed
-from django_mqlite import clock
-from django_mqlite.content import TASK
+from django_mqlite import timing
+from django_mqlite.message import TASK
 from django_mqlite.models import Message, Queue
 from django_mqlite.task_backend import Call
 
@@ -50,7 +50,7 @@ def enqueues() -> list[Figure]:
 
 def fill() -> None:
     values = {
-        "now": clock.now_ms(),
+        "now": timing.now_ms(),
         "count": FINISHED,
         "task": TASK,
         "path": nothing.module_path,

@@ -12,7 +12,7 @@ from django.db import connection
 from benchmarks.measure import Row, spread
 from benchmarks.processes import running_worker, wait_until
 from django_mqlite.models import Message, Queue
-from django_mqlite.workers import registered_workers
+from django_mqlite.verbs.workers import registered_workers
 
 BACKLOG = int(os.environ.get("MQLITE_BENCHMARK_BACKLOG", "5000"))
 ROUNDS = 3

@@ -1,6 +1,5 @@
 """A durable message queue in the SQLite database a Django project already has."""
 
-from .drafts import Draft
 from .exceptions import (
     DuplicateConflict,
     GroupRequired,
@@ -17,6 +16,7 @@ from .exceptions import (
     TransactionRefused,
 )
 from .handlers import handler
+from .message import Draft
 from .shortcuts import enqueue, enqueue_many, publish
 
 __version__ = "0.1.0"

@@ -1,8 +1,9 @@
 """System checks: what would break the promises is said before the first message is lost."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
@@ -10,32 +11,49 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 from django.db.utils import OperationalError
 
-from .check_links import with_link
 from .conf import get_settings
 from .exceptions import HandlersNotImported
 from .handlers import Handler, get_handlers, queues_of_kinds
 from .names import meant
 from .schema import schema_differences
-from .store.queues import queue_names
+from .sqlite3.driver import has_wal_reset_bug
+from .store import sqlite as store
+
+PAGE = "docs/checks.md"
+
+Check = Callable[..., list[CheckMessage]]
+
+
+def with_link(check: Check) -> Check:
+    """The check, with the place where there is more to read at the end of every hint."""
+
+    @wraps(check)
+    def linked(
+        app_configs: Any = None, databases: Sequence[str] | None = None, **_: Any
+    ) -> list[CheckMessage]:
+        return linked_hints(check(app_configs=app_configs, databases=databases))
+
+    return linked
+
+
+def linked_hints(messages: list[CheckMessage]) -> list[CheckMessage]:
+    """The messages, each with that place at the end of its hint."""
+    for message in messages:
+        message.hint = (
+            f"{message.hint or ''} See django-mqlite's {PAGE}#{anchor(str(message.id))}.".strip()
+        )
+    return messages
+
+
+def anchor(id: str) -> str:
+    """Of a heading that is the id, as Markdown renderers make it."""
+    return id.lower().replace(".", "")
+
 
 OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
-WAL_RESET_FIXED = (3, 51, 3)
-WAL_RESET_BACKPORTS = {(3, 44, 6), (3, 50, 7)}
-WAL_RESET_SINCE = (3, 7, 0)
-WAL_RESET_AGAIN = {(3, 52, 0)}
 
 WAITING_MODES = ("IMMEDIATE", "EXCLUSIVE")
 """A transaction that begins so waits for its turn before it has read anything."""
-
-
-def has_wal_reset_bug(version: tuple[int, int, int]) -> bool:
-    """Whether this SQLite can corrupt a WAL database by a race of checkpoint and write.
-
-    Affected are 3.7.0 to 3.51.2 except 3.44.6 and 3.50.7, and 3.52.0 (sqlite.org, "WAL-reset bug").
-    """
-    if version in WAL_RESET_BACKPORTS:
-        return False
-    return WAL_RESET_SINCE <= version < WAL_RESET_FIXED or version in WAL_RESET_AGAIN
 
 
 def queue_alias() -> str:
@@ -254,4 +272,4 @@ def _existing_queues(connection: Any) -> list[str]:
     """None are there before the first migrate."""
     if "mqlite_queues" not in connection.introspection.table_names():
         return []
-    return queue_names(connection)
+    return store.queues.queue_names(connection)

@@ -9,8 +9,8 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from .durations import milliseconds
 from .names import checked_name, meant
+from .timing import milliseconds
 from .types import OrderingMode, QueueConfig
 
 

@@ -10,11 +10,10 @@ from django.core.checks import CheckMessage, Tags, Warning, register
 from django.db import connections
 from django.db.utils import OperationalError
 
-from .check_links import with_link
-from .checks import WAITING_MODES, checked_alias, imported_handlers, is_readable, mode_of
+from .checks import WAITING_MODES, checked_alias, imported_handlers, is_readable, mode_of, with_link
 from .conf import get_settings
 from .doorbell import database_path
-from .store.storage import file_facts
+from .store import sqlite as store
 
 SHORTEST_TIMEOUT = 2.0
 """Seconds: a batch of a reaper or a purge beside a full disk cache takes its part of one."""
@@ -60,7 +59,7 @@ def check_synchronous(databases: Sequence[str] | None = None, **_: Any) -> list[
     if not is_readable() or connection.vendor != "sqlite" or alias not in (databases or ()):
         return []
     try:
-        facts = file_facts(connection)
+        facts = store.database_file.file_facts(connection)
     except OperationalError:
         return []  # check_database says so
     if facts.synchronous != OFF:

@@ -7,9 +7,10 @@ from typing import Any
 
 from django.core.checks import CheckMessage, run_checks
 
-from .checks import checking, has_wal_reset_bug
-from .health import health, wal_problem
-from .storage import Storage, damages, storage, unused_bytes
+from .checks import checking
+from .sqlite3.driver import has_wal_reset_bug
+from .verbs.database_file import Storage, damages, storage, unused_bytes
+from .verbs.health import health, wal_problem
 
 MANY_FREE = 0.25
 LARGE = 64 * 1024 * 1024

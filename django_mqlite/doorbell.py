@@ -11,7 +11,7 @@ from pathlib import Path
 
 from django.db import connections
 
-from .places import file_of
+from .paths import file_of
 
 
 def database_path(using: str) -> Path | None:

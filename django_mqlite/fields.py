@@ -1,42 +1,12 @@
 """The model field behind every time column."""
 
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import models
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-
-
-@lru_cache(maxsize=1024)  # the messages of a batch have most of their times in common
-def moment(epoch_ms: int) -> datetime | None:
-    """Return the aware UTC datetime of an epoch millisecond; None for 0, which means "never".
-
-    A time that a datetime cannot hold, which only another program can have written, is the first
-    or the last that it can: a row with such a time must remain readable.
-    """
-    if not epoch_ms:
-        return None
-    try:
-        return EPOCH + timedelta(milliseconds=epoch_ms)
-    except OverflowError:
-        return LAST if epoch_ms > 0 else FIRST
-
-
-def iso(epoch_ms: int | None) -> str | None:
-    """The time as JSON has it; None for 0 and for none."""
-    at = moment(epoch_ms or 0)
-    return at.isoformat() if at else None
-
-
-def epoch_ms(at: datetime) -> int:
-    """The epoch millisecond of an aware datetime; a naive one is a ValueError, not a guess."""
-    if at.tzinfo is None:
-        raise ValueError(f"{at!r} has no time zone; pass an aware one, e.g. datetime.now(UTC)")
-    return (at - EPOCH) // timedelta(milliseconds=1)
+from .timing import epoch_ms, moment
 
 
 class DocumentField(models.JSONField):

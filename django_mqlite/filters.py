@@ -14,7 +14,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from .fields import moment
+from .timing import moment
 from .types import NewMessage
 
 logger = logging.getLogger("django_mqlite")

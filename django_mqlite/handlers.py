@@ -12,8 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import module_has_submodule
 
 from .conf import get_settings
-from .durations import Duration, milliseconds
 from .exceptions import HandlersNotImported, NoHandler, NothingHasRun
+from .timing import Duration, milliseconds
 
 if TYPE_CHECKING:
     from .models import Message

@@ -12,8 +12,9 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from . import migrations
 from .exceptions import SchemaVersionMismatch
-from .store.meta import SCHEMA, schema_token
-from .store.shape import Fact, shape_of
+from .store import sqlite as store
+from .store.sqlite.base import SCHEMA
+from .store.sqlite.schema import Fact
 
 _known: set[tuple[str, str]] = set()
 
@@ -26,7 +27,7 @@ def check_schema(connection: Any) -> None:
     file = (connection.alias, str(connection.settings_dict["NAME"]))
     if file in _known:
         return
-    found = schema_token(connection)
+    found = store.base.schema_token(connection)
     if found is not None and int(found) > int(SCHEMA):
         raise SchemaVersionMismatch(found, SCHEMA)
     _known.add(file)
@@ -40,7 +41,7 @@ def schema_differences(connection: Any) -> list[str]:
     """
     connection.ensure_connection()
     with connection.wrap_database_errors:
-        shape = shape_of(connection.connection)
+        shape = store.schema.shape_of(connection.connection)
     if not shape:
         return []
     recorded = MigrationRecorder(connection).applied_migrations()
@@ -74,4 +75,4 @@ def _expected(database: Any, names: tuple[str, ...]) -> frozenset[Fact]:
                 if isinstance(operation, RunSQL):
                     for statement in operation.sql:
                         driver.execute(statement)
-        return shape_of(driver)
+        return store.schema.shape_of(driver)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from django.apps import apps
 
 if TYPE_CHECKING:
-    from .drafts import MessageOptions
     from .exceptions import DuplicateConflict
     from .managers import MessageManager
+    from .message import MessageOptions
     from .models import Message
 
 

@@ -1,17 +1,16 @@
-"""What happened to messages, told once, after the commit that made it true; and its log lines.
+"""What is told of messages that were given back by others than their holders."""
 
-Every signal carries `queue`, `message_id` (the sequence number) and `using`, those of one message
-also `subject` and `worker`, None where that is not known; never a body. Whatever
-a receiver raises is logged and stops nobody.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from django.dispatch import Signal
 
+from .doorbell import ring
 from .guard import get_logger, tell
+from .store.sqlite.release import Released
+from .timing import moment
+from .types import State
 
 message_completed = Signal()
 """Also `delivery_count`."""
@@ -79,3 +78,49 @@ def connect_logging() -> None:
     """Connect the receivers that write the log; called once the apps are ready."""
     message_abandoned.connect(_log_abandoned, dispatch_uid="django_mqlite.log")
     message_dead_lettered.connect(_log_dead_lettered, dispatch_uid="django_mqlite.log")
+
+
+def tell_released(
+    sender: type[Any], using: str, released: Iterable[Released], now: int, why: str
+) -> None:
+    """Each message is back at work, or a dead letter at its bound."""
+    for message in released:
+        said = f"delivery {message.delivery_count}: {why}"
+        if message.state == State.DEAD_LETTERED:
+            _tell_dead(sender, using, message, "MaxDeliveryCountExceeded", said)
+        else:
+            facts = {"visible_at": moment(now), "error": said}
+            send(message_abandoned, sender, **facts, **_facts(using, message))
+    ring(using)
+
+
+def tell_expired(sender: type[Any], using: str, buried: Iterable[Released]) -> None:
+    """Each message is a dead letter because of its time to live."""
+    for message in buried:
+        _tell_dead(sender, using, message, "TTLExpired", "its time to live was over")
+    ring(using)
+
+
+def _tell_dead(
+    sender: type[Any], using: str, message: Released, reason: str, description: str
+) -> None:
+    send(
+        message_dead_lettered,
+        sender,
+        reason=reason,
+        description=description,
+        content_type=message.content_type,
+        exception=None,
+        **_facts(using, message),
+    )
+
+
+def _facts(using: str, message: Released) -> dict[str, Any]:
+    return {
+        "queue": message.queue,
+        "message_id": message.message_id,
+        "using": using,
+        "delivery_count": message.delivery_count,
+        "subject": message.subject,
+        "worker": None,
+    }

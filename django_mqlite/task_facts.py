@@ -10,8 +10,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from . import content
-from .fields import moment
+from .message import TASK, decode
+from .timing import moment
 from .types import State
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class TaskFacts:
 
 def is_task(message: "Message") -> bool:
     """Whether task_facts() has something to say of it."""
-    return message.content_type == content.TASK
+    return message.content_type == TASK
 
 
 def task_facts(message: "Message") -> TaskFacts:
@@ -125,7 +125,7 @@ def task_facts(message: "Message") -> TaskFacts:
 
 def _call(message: "Message") -> dict[str, Any]:
     try:
-        call = content.decode(bytes(message.body), message.content_type)
+        call = decode(bytes(message.body), message.content_type)
     except (ValueError, RecursionError) as error:
         raise NotATask(f"{message} has no body that a task has: {error}") from error
     if not (

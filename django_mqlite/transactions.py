@@ -14,7 +14,7 @@ from django.db import connections, transaction
 
 from .guard import tell
 from .schema import check_schema
-from .store.transactions import admit, begin
+from .store import sqlite as store
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def write_transaction(using: str) -> Iterator[Any]:
     if is_ours:
         connection.transaction_mode = "IMMEDIATE"  # whatever the project runs under
     elif not _is_admitted(connection):
-        admit(connection)
+        store.base.admit(connection)
     try:
         with transaction.atomic(using):
             yield connection
@@ -51,7 +51,7 @@ def write_lock(using: str) -> Iterator[Any]:
     check_schema(connection)
     if not connection.get_autocommit():
         if not _is_admitted(connection):
-            admit(connection)
+            store.base.admit(connection)
         yield connection
         return
     if connection.connection.in_transaction:  # of a TestCase, in which drain() is in autocommit
@@ -59,7 +59,7 @@ def write_lock(using: str) -> Iterator[Any]:
             yield connection
         return
     try:
-        begin(connection)
+        store.base.begin(connection)
         yield connection
         connection.commit()
     except BaseException:

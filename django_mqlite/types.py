@@ -1,11 +1,12 @@
-"""Small frozen values that cross the layers."""
+"""A lease can be pointed at without telling its secret."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any, Final, Self
 
-from .failures import storable
+from .exceptions import storable
 
 MAX_INTEGER: Final = 2**63 - 1
 
@@ -245,3 +246,8 @@ class Page:
 
     ids: tuple[int, ...]
     next: str | None
+
+
+def fingerprint(lock_token: str) -> str:
+    """What may be shown of a lock token: who has the token can settle, who has this cannot."""
+    return sha256(lock_token.encode()).hexdigest()[:32]

@@ -11,7 +11,7 @@ from django.template.response import TemplateResponse
 from django.utils.translation import gettext
 
 from ..exceptions import MqliteError
-from ..references import named
+from ..verbs.dead_letters import named
 from .asking import Asked, ask, page
 from .bulk_verbs import BulkVerb
 from .read_only import ReadOnlyAdmin

@@ -9,8 +9,8 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
-from ..failures import said
-from ..fields import moment
+from ..exceptions import said
+from ..timing import moment
 from .readable import printable
 
 TRACEBACK = """

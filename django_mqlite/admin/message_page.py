@@ -15,11 +15,11 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from .. import clock
+from .. import timing
 from ..exceptions import QueueNotFound
-from ..fields import epoch_ms
+from ..formatting import length, time_of
 from ..models import Message, Queue
-from ..spoken import length, time_of
+from ..timing import epoch_ms
 from ..types import MAX_INTEGER, Page, State
 from . import message_actions, task_fields
 from .failed_deliveries import failed_deliveries
@@ -197,7 +197,7 @@ class MessagePage(TaskFields, ReadOnlyAdmin):
     def lease(self, message: Message) -> str:
         if message.state != State.LOCKED:
             return NOTHING
-        now = clock.now_ms()
+        now = timing.now_ms()
         until = epoch_ms(message.locked_until) if message.locked_until else now
         since = epoch_ms(message.locked_at) if message.locked_at else now
         facts = {

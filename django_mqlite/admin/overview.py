@@ -8,12 +8,12 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from .. import clock
-from ..fields import EPOCH, moment
+from .. import timing
+from ..formatting import length
 from ..models import Queue
-from ..spoken import length
+from ..timing import EPOCH, moment
 from ..types import QueueOverview, State, WorkerRecord
-from ..workers import live_workers
+from ..verbs.workers import live_workers
 from .chart import chart
 from .queue_page import retention
 from .readable import printable
@@ -67,7 +67,7 @@ class WorkerRow:
 
 def overview() -> dict[str, Any]:
     """The context of the overview's tables, as of now."""
-    now = clock.now_ms()
+    now = timing.now_ms()
     rows = {queue.name: queue for queue in Queue.objects.all()}
     return {
         "columns": [STATES[state] for state in COLUMNS],

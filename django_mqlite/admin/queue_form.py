@@ -6,7 +6,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
-from ..durations import MAX_DURATION_MS, milliseconds
+from ..timing import MAX_DURATION_MS, milliseconds
 from ..types import MAX_INTEGER, OrderingMode, QueueConfig
 
 IN_MILLISECONDS = (

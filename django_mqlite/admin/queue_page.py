@@ -11,8 +11,8 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from ..conf import get_settings
+from ..formatting import length
 from ..models import Queue
-from ..spoken import length
 from .queue_form import QueueForm
 from .read_only import ReadOnlyAdmin
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.utils.text import Truncator
 
-from .. import content
+from .. import message
 
 MAX_CHARACTERS = 20_000
 MAX_HEX_BYTES = 4_096
@@ -19,7 +19,7 @@ def readable_body(body: bytes, content_type: str | None) -> str:
     Never raises: a body that is not what it says is shown as text if it is any, else as bytes.
     """
     try:
-        return _readable(content.decode(body, content_type))
+        return _readable(message.decode(body, content_type))
     except (ValueError, RecursionError):
         return _readable(_text_or_bytes(body))
 

@@ -9,12 +9,12 @@ from django.core.exceptions import BadRequest
 from django.db.models import Max, Q, QuerySet
 from django.http import HttpRequest
 
-from .. import clock
-from ..fields import epoch_ms
-from ..managers.base import BATCH
+from .. import timing
 from ..models import DeadLetter, Message, Queue
 from ..names import NAME
+from ..timing import epoch_ms
 from ..transactions import one_of_many, write_transaction
+from ..verbs.base import BATCH
 from .bulk_verbs import BulkVerb
 from .log import log, log_many
 
@@ -42,7 +42,7 @@ class Run:
     @classmethod
     def of(cls, total: int) -> Self:
         """One that is about to begin. Where the clock stepped back since, the last death counts."""
-        now = clock.now_ms()
+        now = timing.now_ms()
         died = DeadLetter.objects.aggregate(last=Max("finished_at"))["last"]
         return cls(total=total, until=max(now, epoch_ms(died) if died else 0), started=now)
 
@@ -131,4 +131,4 @@ def _delay(run: Run, options: Mapping[str, Any]) -> float:
     rate: float | None = options.get("rate")
     if not rate:
         return 0.0
-    return max(0.0, run.started / 1000 + run.done / rate - clock.now_ms() / 1000)
+    return max(0.0, run.started / 1000 + run.done / rate - timing.now_ms() / 1000)

@@ -8,11 +8,11 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from .. import clock
+from .. import timing
 from ..conf import get_settings
-from ..drafts import draft
 from ..exceptions import MqliteError
 from ..filters import check_filter, judge, names_of
+from ..message import draft
 from ..names import checked_name
 
 TRY = "_try"
@@ -92,7 +92,7 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
             self.add_error(None, str(error))
             return None
         try:
-            lets_in = judge(values["filter"], names_of(sample, now=clock.now_ms()))
+            lets_in = judge(values["filter"], names_of(sample, now=timing.now_ms()))
         except Exception as error:  # noqa: BLE001 - whatever a filter does, it is told
             text = gettext("The filter fails on this sample, so it lets nothing in: %(error)s")
             return Verdict(lets_in=False, text=text % {"error": error})

@@ -13,9 +13,8 @@ from functools import partial
 from random import uniform
 from typing import Any, TypeVar
 
-from .driver import Database
-from .limits import compiled_limit
-from .turnstile import turnstile_of
+from .driver import Database, compiled_limit
+from .writer_queue import turnstile_of
 
 T = TypeVar("T")
 

@@ -1,7 +1,8 @@
-"""Which SQLite the engine runs on: pysqlite3's where it is installed and newer, else Python's."""
+"""The bounds of SQLite that Django asks a connection for, where its driver cannot be asked."""
 
 from datetime import date, datetime
 from decimal import Decimal
+from functools import cache
 from sqlite3 import dbapi2 as pythons
 from typing import Any, NamedTuple
 
@@ -44,3 +45,44 @@ def _convert_like_django(module: Any) -> None:
 Database: Any = _newest()
 if Database is not pythons:
     _convert_like_django(Database)
+
+
+WAL_RESET_FIXED = (3, 51, 3)
+
+
+WAL_RESET_BACKPORTS = {(3, 44, 6), (3, 50, 7)}
+
+
+WAL_RESET_SINCE = (3, 7, 0)
+
+
+WAL_RESET_AGAIN = {(3, 52, 0)}
+
+
+def has_wal_reset_bug(version: tuple[int, int, int]) -> bool:
+    """Whether this SQLite can corrupt a WAL database by a race of checkpoint and write.
+
+    Affected are 3.7.0 to 3.51.2 except 3.44.6 and 3.50.7, and 3.52.0 (sqlite.org, "WAL-reset bug").
+    """
+    if version in WAL_RESET_BACKPORTS:
+        return False
+    return WAL_RESET_SINCE <= version < WAL_RESET_FIXED or version in WAL_RESET_AGAIN
+
+
+COMPILED = {2: ("MAX_COLUMN", 2_000), 9: ("MAX_VARIABLE_NUMBER", 32_766)}
+"""What SQLite calls them where it tells how it was compiled, and its defaults, by its numbers."""
+
+
+@cache
+def compiled_limit(category: int) -> int:
+    """The bound that was compiled into the SQLite in use; nothing here ever lowers one."""
+    if category not in COMPILED:
+        raise Database.ProgrammingError(f"the limit {category} is not known here")
+    name, default = COMPILED[category]
+    connection = Database.connect(":memory:")
+    try:
+        options = connection.execute("PRAGMA compile_options").fetchall()
+    finally:
+        connection.close()
+    said = dict(option.partition("=")[::2] for (option,) in options)
+    return int(said.get(name, default))

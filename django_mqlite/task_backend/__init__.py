@@ -4,15 +4,12 @@ Called task_backend and not tasks, because modules named tasks are searched for 
 """
 
 from ..apps import imported_backends
-from ..content import TASK
 from ..handlers import Kind, import_modules, modules_of_apps, register_kind
+from ..message import TASK
 from .backend import MqliteBackend
-from .compat import task_backends
-from .configuration import served_queues
-from .errors import ReturnValueRefused, UnknownTask
-from .options import Call, MqliteTask, task_options
-from .runner import handler_of
-from .telling import connect
+from .compat import ReturnValueRefused, UnknownTask, task_backends
+from .options import Call, MqliteTask, served_queues, task_options
+from .runner import connect, handler_of
 
 __all__ = [
     "Call",

@@ -14,22 +14,24 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 
 from ..conf import get_settings
-from ..content import TASK
-from ..drafts import Draft, MessageOptions
 from ..exceptions import DuplicateConflict
 from ..handlers import is_generator_function
+from ..message import TASK, Draft, MessageOptions
 from ..task_facts import task_facts
 from ..transactions import after_commit
 from .codec import encoded_call
-from .compat import (
-    BaseTaskBackend,
-    InvalidTask,
-    TaskResultDoesNotExist,
-    signals,
+from .compat import BaseTaskBackend, InvalidTask, TaskResultDoesNotExist, UnknownTask, signals
+from .options import (
+    Call,
+    MqliteTask,
+    TaskOptions,
+    check_backend,
+    check_installed,
+    checked,
+    options_of,
+    result_ttl_ms,
+    written_options,
 )
-from .configuration import check_backend, check_installed, result_ttl_ms
-from .errors import UnknownTask
-from .options import Call, MqliteTask, TaskOptions, checked, options_of, written_options
 from .results import readable_result, registered_task, result_from
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..content import encode_json, shown
 from ..exceptions import MessageTooLarge
+from ..message import encode_json, shown
 
 MAX_DEPTH = 100
 """Containers in containers: what is read in a worker has to fit on the stack there."""

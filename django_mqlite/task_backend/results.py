@@ -13,9 +13,9 @@ from .compat import (
     TaskError,
     TaskResult,
     TaskResultStatus,
+    UnknownTask,
     task_backends,
 )
-from .errors import UnknownTask
 from .options import MqliteTask, read_options
 
 if TYPE_CHECKING:

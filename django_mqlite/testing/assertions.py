@@ -5,8 +5,8 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from ..content import TASK
 from ..exceptions import QueueNotFound
+from ..message import TASK
 from ..models import Message, Queue
 from ..task_facts import task_facts
 from ..types import State

@@ -5,16 +5,15 @@ from contextlib import contextmanager
 
 from django.db.models import Min
 
-from ..clock import clock_in_use
 from ..exceptions import TransactionLeftOpen, TransactionRefused
-from ..fields import EPOCH, epoch_ms
 from ..handlers import Handler, get_handlers, handler_of, queues_of_kinds
 from ..logs import current_message
 from ..models import Message, Queue
+from ..timing import EPOCH, clock_in_use, epoch_ms
 from ..transactions import in_callers_transaction
 from ..types import State
 from ..worker.executor import Finished, believe_the_file, finished, run_handler
-from ..worker.sweeps import URGENT, run_round
+from ..worker.reaper import URGENT, run_round
 from .connections import worker_connections
 from .fake_clock import FakeClock
 

@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Self
 
-from ..clock import Clock, use_clock
-from ..fields import EPOCH, epoch_ms
+from ..timing import EPOCH, Clock, epoch_ms, use_clock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 START_MS = epoch_ms(START)

@@ -6,23 +6,22 @@ from datetime import timedelta
 
 from django.db import Error, IntegrityError, connections
 
-from ..deliveries import Settlement
 from ..exceptions import QueueNotFound
 from ..guard import get_logger
-from ..maintenance import interrupt
 from ..models import Message
 from ..types import Abandonment, Completion, State
+from ..verbs.settle import Settlement
+from ..verbs.sweeps import interrupt
+from .database_errors import Faults
 from .executor import Finished
-from .faults import Faults
-from .lease_keeper import LeaseKeeper
-from .memory import Memory
+from .leases import LeaseKeeper
 from .options import WorkerOptions
-from .parent import Parent
 from .pool import Pool
-from .reaper import LONGEST_REST, Reaper
+from .reaper import LONGEST_POLL, Reaper
 from .registry import Entry
-from .stop import Stop
+from .shutdown import Stop
 from .wakeup import Wakeup
+from .watchdogs import Memory, Parent
 
 logger = get_logger("django_mqlite.worker")
 
@@ -136,7 +135,7 @@ class Consumer:
         self._idle = not (self._look or queues or self._pool.running)
         if self._look and claim and self._free > 0:
             return 0
-        until_reap = self._reap_at - time.monotonic() if self._reaper else LONGEST_REST
+        until_reap = self._reap_at - time.monotonic() if self._reaper else LONGEST_POLL
         return max(0, min(self._wakeup.poll_interval, until_reap))
 
     def _notice_commits(self) -> None:

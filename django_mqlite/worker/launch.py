@@ -10,11 +10,11 @@ from django.utils import autoreload
 
 from ..guard import get_logger
 from ..handlers import Handler
-from .child import Ended, run_child
-from .faults import advice
+from .database_errors import advice
 from .options import WorkerOptions
+from .process import Ended, run_child
 from .registry import other_machine
-from .stop import Stop
+from .shutdown import Stop
 from .supervisor import Supervisor
 
 logger = get_logger("django_mqlite.worker")

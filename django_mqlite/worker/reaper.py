@@ -1,23 +1,68 @@
 """The reaper: looks when the next thing is due, sweeps, rests."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from django.db import Error
 
 from ..guard import get_logger
-from ..maintenance import next_event_in
-from .database_file import watched
-from .faults import Faults
+from ..transactions import one_of_many
+from ..verbs.sweeps import (
+    activate_due,
+    expire,
+    forget,
+    next_event_in,
+    prune_completed,
+    prune_dead_letters,
+    release_expired,
+)
+from .database_errors import Faults
 from .options import WorkerOptions
 from .registry import Entry, release_gone
-from .stop import Stop
-from .sweeps import BATCH, HOUSEKEEPING, URGENT, Sweep, run_round
+from .shutdown import Stop
+from .watchdogs import watched
+
+BATCH = 1_000
+"""Rows a batch may touch, so that no other writer waits for long."""
+
+Sweep = Callable[..., int]
+
+URGENT: Mapping[str, Sweep] = {
+    "leases released": release_expired,
+    "schedules activated": activate_due,
+    "messages expired": expire,
+}
+"""What messages wait for; done when it falls due."""
+
+HOUSEKEEPING: Mapping[str, Sweep] = {
+    "completed messages pruned": prune_completed,
+    "dead letters pruned": prune_dead_letters,
+    "records forgotten": forget,
+}
+"""What only takes up space; done now and then."""
+
+
+def run_round(sweeps: Mapping[str, Sweep], using: str) -> dict[str, int]:
+    """One batch of each sweep; how many rows each found. A full BATCH: there may be more."""
+    return {name: sweep(using, limit=BATCH) for name, sweep in sweeps.items()}
+
+
+def run_all(using: str) -> dict[str, int]:
+    """Everything that is to be done now; how many rows each sweep found."""
+    sweeps = {**URGENT, **HOUSEKEEPING}
+    total = dict.fromkeys(sweeps, 0)
+    while True:
+        with one_of_many(using):
+            counts = run_round(sweeps, using)
+        total = {name: total[name] + count for name, count in counts.items()}
+        if max(counts.values()) < BATCH:
+            return total
+
 
 logger = get_logger("django_mqlite.worker")
 
-LONGEST_REST = 1.0
+LONGEST_POLL = 1.0
 """Seconds: a step of the clock, or the death of a worker of this machine, is noticed so soon."""
 
 HOUSEKEEPING_EVERY = 10.0
@@ -41,7 +86,7 @@ class Reaper:
     def poll(self) -> float:
         """Sweep one batch of what is due; how long to rest. Idle it only reads."""
         if time.monotonic() >= self._gone_at:
-            self._gone_at = time.monotonic() + LONGEST_REST
+            self._gone_at = time.monotonic() + LONGEST_POLL
             release_gone(self._using)
         wait = next_event_in(self._using)
         if wait == 0:
@@ -52,7 +97,7 @@ class Reaper:
             if self._is_more_after(HOUSEKEEPING):
                 return GAP
             self._housekeeping_at = time.monotonic() + HOUSEKEEPING_EVERY
-        return LONGEST_REST if wait is None else min(wait or GAP, LONGEST_REST)
+        return LONGEST_POLL if wait is None else min(wait or GAP, LONGEST_POLL)
 
     def _is_more_after(self, sweeps: Mapping[str, Sweep]) -> bool:
         return max(run_round(sweeps, self._using).values()) >= BATCH

@@ -6,15 +6,14 @@ For people and for speed: leases alone decide what is right.
 import socket
 import time
 
-from .. import clock
-from ..maintenance import release_worker
+from .. import timing
 from ..models import Message
-from ..tallies import Tally
 from ..types import WorkerRecord
-from ..workers import forget, register, registered_workers, was_seen
+from ..verbs.sweeps import release_worker
+from ..verbs.workers import Tally, forget, register, registered_workers, was_seen
 from .identity import ProcessIdentity, boot_id, this_process
 from .options import WorkerOptions
-from .sweeps import BATCH
+from .reaper import BATCH
 
 WRITE_EVERY = 15.0
 """Seconds between two writes of a worker that does nothing else."""
@@ -26,13 +25,13 @@ class Entry:
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
         self._process = this_process()
-        self._started_at = clock.now_ms()
+        self._started_at = timing.now_ms()
         self._write_at = 0.0
         self._tally = Tally()
 
     def count(self, message: Message) -> None:
         """A delivery has ended, and the message is in the state that it has now."""
-        self._tally.add(message.queue, message.state, now=clock.now_ms())
+        self._tally.add(message.queue, message.state, now=timing.now_ms())
 
     def refresh(self, *, in_flight: int) -> None:
         """Write it, unless that was done a moment ago."""
@@ -56,13 +55,13 @@ class Entry:
                 in_flight=in_flight,
                 started_at=self._started_at,
                 reaps=self._options.reaper,
-                settled=self._tally.facts(now=clock.now_ms()),
+                settled=self._tally.facts(now=timing.now_ms()),
             ),
         )
 
     def remove(self) -> None:
         """The worker ends in order; what it has counted since the last writing is written first."""
-        if self._tally.facts(now=clock.now_ms()):
+        if self._tally.facts(now=timing.now_ms()):
             self._write(in_flight=0)
         forget(self._options.using, self._options.name)
 
@@ -74,7 +73,7 @@ def release_gone(using: str) -> int:
     container's is never taken for a worker's. Entries of workers elsewhere are only forgotten when
     they are stale: their leases run out by themselves.
     """
-    released, now = 0, clock.now_ms()
+    released, now = 0, timing.now_ms()
     for record in registered_workers(using):
         identity = identity_of(record)
         if identity.is_gone:
@@ -112,7 +111,7 @@ def other_machine(using: str) -> WorkerRecord | None:
     Told by the kernel's boot id, not by the host's name, which changes with every container. The
     same name with another boot id is this machine, before it was started again.
     """
-    now = clock.now_ms()
+    now = timing.now_ms()
     for record in registered_workers(using):
         is_here = record.boot_id == boot_id() or record.host == socket.gethostname()
         if not is_here and was_seen(record, now=now):

@@ -16,15 +16,15 @@ from django.db import Error, connections
 
 from ..guard import get_logger
 from ..handlers import Handler
-from ..maintenance import interrupt
-from ..workers import forget, registered_workers
-from .database_file import watched
-from .faults import Faults, advice
-from .kept import KeptLeases
+from ..verbs.sweeps import interrupt
+from ..verbs.workers import forget, registered_workers
+from .database_errors import Faults, advice
+from .leases import KeptLeases
 from .options import WorkerOptions, unique_part, worker_name
+from .process import work
 from .registry import release_all
-from .spawned import work
-from .stop import Stop
+from .shutdown import Stop
+from .watchdogs import watched
 
 logger = get_logger("django_mqlite.worker")
 

@@ -1,6 +1,9 @@
 """What ends a worker's rest: a finished handler, a commit, the wish to stop, or time."""
 
 import contextlib
+import ctypes
+import os
+import select
 import selectors
 import socket
 import sys
@@ -8,6 +11,71 @@ from pathlib import Path
 from typing import Protocol
 
 from ..doorbell import doorbell_path
+
+IN_ATTRIB = 0x4
+
+
+class Inotify:
+    """Becomes readable when the times of this file change; OSError where that cannot be."""
+
+    def __init__(self, path: Path) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        if self._descriptor < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1")
+        if libc.inotify_add_watch(self._descriptor, os.fsencode(path), IN_ATTRIB) < 0:
+            self.close()
+            raise OSError(ctypes.get_errno(), "inotify_add_watch", str(path))
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._descriptor
+
+    def drain(self) -> None:
+        """Forget what has happened, so that the next change is noticed."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._descriptor, 4096)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._descriptor)
+
+
+if sys.platform != "win32" and sys.platform != "linux":
+
+    class Kqueue:
+        """Becomes readable when the times of this file change; OSError where that cannot be."""
+
+        def __init__(self, path: Path) -> None:
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                self._queue = select.kqueue()
+                self._queue.control([self._event()], 0, 0)
+            except OSError:
+                os.close(self._file)
+                raise
+
+        def _event(self) -> select.kevent:
+            return select.kevent(
+                self._file,
+                filter=select.KQ_FILTER_VNODE,
+                flags=select.KQ_EV_ADD | select.KQ_EV_CLEAR,
+                fflags=select.KQ_NOTE_ATTRIB,
+            )
+
+        def fileno(self) -> int:
+            """For selectors: a kqueue can itself be waited for."""
+            return self._queue.fileno()
+
+        def drain(self) -> None:
+            """Forget what has happened, so that the next change is noticed."""
+            self._queue.control(None, 16, 0)
+
+        def close(self) -> None:
+            """Give the descriptors back."""
+            self._queue.close()
+            os.close(self._file)
+
 
 SLOW_POLL = 0.1
 """Seconds between two looks where the doorbell is heard: for commits that did not ring."""
@@ -84,11 +152,7 @@ def _listen(path: Path | None) -> Doorbell | None:
 def _watch(path: Path) -> Doorbell | None:
     watch: Doorbell | None = None
     if sys.platform == "linux":
-        from .inotify import Inotify  # noqa: PLC0415 - only there
-
         watch = Inotify(path)
     elif sys.platform != "win32":
-        from .kqueue import Kqueue  # noqa: PLC0415 - only there
-
         watch = Kqueue(path)
     return watch

@@ -3,7 +3,7 @@
 ```{statements} claim
 ```
 
-shows, for every statement of `django_mqlite/store/claim.py` in the order of the file, the comment
+shows, for every statement of `django_mqlite/store/sqlite/claim.py` in the order of the file, the comment
 above it, its text, how SQLite gets at the tables for it, and the function that runs it. Nothing of
 it is written down a second time, so nothing of it can go stale.
 """
@@ -25,7 +25,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from django_mqlite.migrations import __name__ as migrations
-from django_mqlite.store.statement import Statement
+from django_mqlite.store.sqlite.base import Statement
 
 PARAMETER = re.compile(r"%\((\w+)\)s")
 ACCESS = re.compile(r"(?:SEARCH|SCAN) .*(?:USING .*|VIRTUAL TABLE .*)|SCAN \w+")

@@ -12,10 +12,10 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.contrib.auth.models import Permission, User
 from django.db import connections
 
-from django_mqlite import clock
+from django_mqlite import timing
 from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.types import WorkerRecord
-from django_mqlite.workers import forget, register
+from django_mqlite.verbs.workers import forget, register
 from example_project.processes import Child, Processes
 from tests.support.waiting import wait_until
 
@@ -86,7 +86,7 @@ class Site:
 
     def busy_hour(self) -> None:
         """As a worker that is gone has counted it: up, down, and trouble in the middle."""
-        last = clock.now_ms() // 60_000
+        last = timing.now_ms() // 60_000
         minutes = [(last - ago, abs(30 - ago) + ago % 7, 9 * (24 < ago < 31)) for ago in range(60)]
         record = WorkerRecord(
             worker="gone",

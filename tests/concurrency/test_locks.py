@@ -4,9 +4,8 @@ import pytest
 from django.db import OperationalError, connection, connections, transaction
 
 from django_mqlite import QueueNotFound, TopicNotFound, enqueue, enqueue_many, publish
-from django_mqlite.clock import use_clock
-from django_mqlite.fields import moment
 from django_mqlite.models import DeadLetter, Message, Queue, Subscription
+from django_mqlite.timing import moment, use_clock
 from django_mqlite.transactions import write_transaction
 from tests.support.transactions import another_connection, another_writer_gets_in
 from tests.support.verbs import activate, claim_ids, claim_one, dead_letter, enqueue_and_claim, reap

@@ -3,9 +3,9 @@
 import pytest
 
 from django_mqlite import LockLost, enqueue, signals
-from django_mqlite.maintenance import interrupt
 from django_mqlite.models import DeadLetter
-from django_mqlite.store.release import MAX_UNCOUNTED_INTERRUPTIONS
+from django_mqlite.store.sqlite.release import MAX_UNCOUNTED_INTERRUPTIONS
+from django_mqlite.verbs.sweeps import interrupt
 from tests.support.verbs import claim_one, row_of, state_of
 
 pytestmark = pytest.mark.django_db

@@ -6,10 +6,11 @@ from contextlib import closing
 import pytest
 from django.db import connection
 
-from django_mqlite import Draft, enqueue, enqueue_many, maintenance
+from django_mqlite import Draft, enqueue, enqueue_many
 from django_mqlite.models import DeadLetter, Message
-from django_mqlite.worker import sweeps
-from django_mqlite.worker.reaper import LONGEST_REST, Reaper
+from django_mqlite.verbs import sweeps
+from django_mqlite.worker import reaper as sweeps
+from django_mqlite.worker.reaper import LONGEST_POLL, Reaper
 from tests.support.verbs import claim_ids, state_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.rule("10.3")]
@@ -107,10 +108,10 @@ def test_a_message_whose_queue_was_deleted_behind_our_back_stops_no_sweep(clock,
         shell.commit()
 
     clock.advance(30)
-    assert maintenance.release_expired("default", limit=100) == 1
-    assert maintenance.activate_due("default", limit=100) == 1
+    assert sweeps.release_expired("default", limit=100) == 1
+    assert sweeps.activate_due("default", limit=100) == 1
     clock.advance(80)
-    assert maintenance.expire("default", limit=100) == 3
+    assert sweeps.expire("default", limit=100) == 3
 
     assert DeadLetter.objects.count() == 3
     assert {m.queue for m in DeadLetter.objects.all()} == {"jobs"}
@@ -144,7 +145,7 @@ def test_reaper_rests_beside_messages_whose_queue_is_missing(clock, make_queue, 
 
     rests = [reaper.poll() for _ in range(3)]
 
-    assert rests == [LONGEST_REST] * 3
+    assert rests == [LONGEST_POLL] * 3
     assert state_of(message) == state
     Message.objects.all().delete()
 
@@ -158,8 +159,8 @@ def test_whole_lines_are_moved_at_once_though_only_one_message_may_be_their_head
     messages = enqueue_many("jobs", [Draft(n, group_id=f"g{n % 3}") for n in range(30)])
     clock.advance(60)
 
-    assert maintenance.expire("default", limit=7) == 7
-    assert maintenance.expire("default", limit=100) == 23
+    assert sweeps.expire("default", limit=7) == 7
+    assert sweeps.expire("default", limit=100) == 23
     assert {state_of(message) for message in messages} == {"dead_lettered"}
 
     assert DeadLetter.objects.redrive([m.pk for m in reversed(messages)]) == 30

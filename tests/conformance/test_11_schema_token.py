@@ -4,7 +4,7 @@ import pytest
 
 from django_mqlite import Draft, SchemaVersionMismatch, enqueue, enqueue_many, publish, schema
 from django_mqlite.models import DeadLetter, Message, MetaEntry, Queue, Subscription
-from django_mqlite.store.meta import SCHEMA
+from django_mqlite.store.sqlite.base import SCHEMA
 from tests.support.verbs import enqueue_and_claim
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rule("11.1")]

@@ -5,7 +5,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 
 from django_mqlite import MessageTooLarge, QueueNotFound, enqueue, publish
-from django_mqlite.drafts import Draft
+from django_mqlite.message import Draft
 from django_mqlite.models import Message, Queue
 from tests.support.transactions import (
     another_connection,

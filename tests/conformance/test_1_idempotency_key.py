@@ -4,7 +4,7 @@ import pytest
 
 from django_mqlite import enqueue, enqueue_many
 from django_mqlite.models import DeadLetter, Message
-from django_mqlite.storage import back_up
+from django_mqlite.verbs.database_file import back_up
 from tests.support.engines import database
 from tests.support.files import create_database
 from tests.support.verbs import claim_one

@@ -6,8 +6,8 @@ import pytest
 from django.db import connection, transaction
 
 from django_mqlite import TransactionRefused, enqueue
-from django_mqlite.clock import use_clock
 from django_mqlite.models import Message
+from django_mqlite.timing import use_clock
 from tests.support.transactions import another_connection, another_writer_gets_in
 from tests.support.verbs import activate, claim_ids, claim_one, enqueue_and_claim, reap
 

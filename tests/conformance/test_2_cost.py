@@ -7,16 +7,16 @@ import pytest
 from django.db import connection
 
 from django_mqlite import enqueue
-from django_mqlite.content import TASK
-from django_mqlite.maintenance import (
+from django_mqlite.message import TASK
+from django_mqlite.models import Message
+from django_mqlite.types import Completion
+from django_mqlite.verbs.sweeps import (
     activate_due,
     expire,
     next_event_in,
     prune_completed,
     release_expired,
 )
-from django_mqlite.models import Message
-from django_mqlite.types import Completion
 from tests.support.verbs import claim_one, enqueue_and_claim
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rule("2.5")]

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from django_mqlite import enqueue, enqueue_many, maintenance
+from django_mqlite import enqueue, enqueue_many
 from django_mqlite.models import Message, ReceiveAttempt
+from django_mqlite.verbs import sweeps
 from tests.support.verbs import claim_one, reap, row_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rule("4.5")]
@@ -109,7 +110,7 @@ def test_the_record_lives_for_thirty_minutes_swept_or_not(clock, long_queue):
     first = attempt("a")
 
     clock.advance(LIFE - timedelta(milliseconds=1))
-    assert maintenance.forget("default", limit=9) == 0
+    assert sweeps.forget("default", limit=9) == 0
     assert leases(attempt("a")) == leases(first)
 
     clock.advance(0.001)
@@ -122,5 +123,5 @@ def test_a_record_that_is_over_is_swept(clock, long_queue):
     attempt("a")
     clock.advance(LIFE)
 
-    assert maintenance.forget("default", limit=9) == 1
+    assert sweeps.forget("default", limit=9) == 1
     assert not ReceiveAttempt.objects.exists()

@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from django_mqlite import LockLost, enqueue, enqueue_many, maintenance
+from django_mqlite import LockLost, enqueue, enqueue_many
 from django_mqlite.models import Message, SettlementReceipt
+from django_mqlite.verbs import sweeps
 from tests.support.verbs import activate, claim_one, enqueue_and_claim, row_of, state_of
 
 pytestmark = pytest.mark.django_db
@@ -162,7 +163,7 @@ def test_a_receipt_ends_with_its_time_and_not_with_the_sweep(clock, queue, name)
     REQUESTS[name](message)
 
     clock.advance(LIFE - timedelta(milliseconds=1))
-    assert maintenance.forget("default", limit=100) == 0
+    assert sweeps.forget("default", limit=100) == 0
     REQUESTS[name](message)
 
     clock.advance(0.001)
@@ -170,7 +171,7 @@ def test_a_receipt_ends_with_its_time_and_not_with_the_sweep(clock, queue, name)
     with pytest.raises(LockLost):
         REQUESTS[name](message)
 
-    assert maintenance.forget("default", limit=100) == 1
+    assert sweeps.forget("default", limit=100) == 1
     assert receipts() == []
 
 

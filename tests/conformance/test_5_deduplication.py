@@ -7,15 +7,9 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import connections, transaction
 
-from django_mqlite import (
-    Draft,
-    DuplicateConflict,
-    GroupRequired,
-    enqueue,
-    enqueue_many,
-    maintenance,
-)
+from django_mqlite import Draft, DuplicateConflict, GroupRequired, enqueue, enqueue_many
 from django_mqlite.models import DeadLetter, Dedup, Message
+from django_mqlite.verbs import sweeps
 from tests.support.transactions import committed_messages
 from tests.support.verbs import claim_one, dead_letter
 
@@ -200,7 +194,7 @@ def test_the_window_ends_with_its_time_swept_or_not(window, clock, swept, after,
     original = enqueue("jobs", "a", message_id="m")
     clock.advance(after)
     if swept:
-        assert maintenance.forget("default", limit=9) == (0 if known else 1)
+        assert sweeps.forget("default", limit=9) == (0 if known else 1)
 
     again = enqueue("jobs", "a", message_id="m")
 

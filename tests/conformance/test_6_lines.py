@@ -2,8 +2,9 @@
 
 import pytest
 
-from django_mqlite import Draft, enqueue, enqueue_many, maintenance
+from django_mqlite import Draft, enqueue, enqueue_many
 from django_mqlite.models import DeadLetter, Message
+from django_mqlite.verbs import sweeps
 from tests.support.verbs import activate, claim_ids, claim_one, reap
 
 pytestmark = pytest.mark.django_db
@@ -88,7 +89,7 @@ def test_a_head_whose_time_to_live_ends_unblocks(clock, make_queue):
     clock.advance(10)
     assert finish() == []
 
-    assert maintenance.expire("default", limit=9) == 2
+    assert sweeps.expire("default", limit=9) == 2
 
     assert finish() == [9]
 

@@ -137,7 +137,7 @@ def test_a_whole_queue_goes_by_age_and_count_the_longest_dead_first(clock, queue
 @pytest.mark.parametrize("into", [None, "other"])
 @pytest.mark.parametrize("how", ["ids", "queue"])
 def test_a_rate_spreads_them_out(clock, queue, make_queue, into, how, monkeypatch):
-    monkeypatch.setattr("django_mqlite.managers.batches.BATCH", 2)
+    monkeypatch.setattr("django_mqlite.verbs.dead_letters.BATCH", 2)
     make_queue("other")
     ids = dead_letters("jobs", 5)
 

@@ -4,10 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from django_mqlite import enqueue, enqueue_many, maintenance
-from django_mqlite.deliveries import Settlement
+from django_mqlite import enqueue, enqueue_many
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.types import Completion
+from django_mqlite.verbs import sweeps
+from django_mqlite.verbs.settle import Settlement
 from tests.support.verbs import (
     claim_ids,
     dead_letter,
@@ -23,7 +24,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def sweep(limit=100):
-    return maintenance.prune_dead_letters("default", limit=limit)
+    return sweeps.prune_dead_letters("default", limit=limit)
 
 
 def left(queue="jobs"):
@@ -190,7 +191,7 @@ def test_a_completed_message_is_kept_for_as_long_as_its_queue_says(clock, make_q
         enqueue_and_claim("jobs", {"a": 1}).complete()
     clock.advance(after)
 
-    assert maintenance.prune_completed("default", limit=100) == 2 - kept
+    assert sweeps.prune_completed("default", limit=100) == 2 - kept
 
     assert Message.objects.count() == kept
     assert claim_ids("jobs") == []
@@ -205,7 +206,7 @@ def test_each_queue_keeps_its_completed_messages_for_its_own_time(clock, make_qu
     clock.advance(3_599)
     dead = dead_letter("jobs")
 
-    assert maintenance.prune_completed("default", limit=100) == 1
+    assert sweeps.prune_completed("default", limit=100) == 1
 
     assert [state_of(m) for m in (short, long, dead)] == ["gone", "completed", "dead_lettered"]
 
@@ -217,7 +218,7 @@ def test_pruning_the_completed_is_bounded(clock, make_queue):
     Message.objects.complete_many(Message.objects.claim("jobs", limit=5))
     clock.advance(60)
 
-    batches = [maintenance.prune_completed("default", limit=2) for _ in range(4)]
+    batches = [sweeps.prune_completed("default", limit=2) for _ in range(4)]
 
     assert batches == [2, 2, 1, 0]
 
@@ -232,7 +233,7 @@ def test_a_queues_new_retention_is_for_what_is_completed_from_then_on(clock, mak
     after.complete()
     clock.advance(60)
 
-    assert maintenance.prune_completed("default", limit=100) == 1
+    assert sweeps.prune_completed("default", limit=100) == 1
 
     assert (state_of(before), state_of(after)) == ("gone", "completed")
 
@@ -257,9 +258,9 @@ def test_a_completion_may_say_itself_how_long_its_message_is_kept(
     assert (row["state"], row["result"]) == ("completed", {"a": 1})
     assert row["kept_until"] == clock.now + timedelta(seconds=kept_for)
     clock.advance(kept_for - 0.001)
-    assert maintenance.prune_completed("default", limit=100) == 0
+    assert sweeps.prune_completed("default", limit=100) == 0
     clock.advance(0.001)
-    assert maintenance.prune_completed("default", limit=100) == 1
+    assert sweeps.prune_completed("default", limit=100) == 1
 
 
 @pytest.mark.rule("3.1")

@@ -9,8 +9,10 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from django_mqlite import LockLost, clock, enqueue, maintenance
+from django_mqlite import LockLost, enqueue
+from django_mqlite import timing as clock
 from django_mqlite.models import Message
+from django_mqlite.verbs import sweeps
 from tests.support.verbs import (
     activate,
     claim_ids,
@@ -134,7 +136,7 @@ def test_the_tools_that_stop_the_clock_stop_ours(tool, offset, use_tz, zone, mak
 
         move(HOUR - timedelta(seconds=1))
         assert activate() == 0
-        assert maintenance.next_event_in("default") == 1
+        assert sweeps.next_event_in("default") == 1
         move(timedelta(seconds=1))
         assert activate() == 1
 

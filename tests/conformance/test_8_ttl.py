@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from django_mqlite import enqueue, enqueue_many, maintenance
+from django_mqlite import enqueue, enqueue_many
 from django_mqlite.models import DeadLetter, Message, Queue
+from django_mqlite.verbs import sweeps
 from tests.support.verbs import (
     activate,
     claim_ids,
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.rule("8.3")]
 
 
 def expire(limit=100):
-    return maintenance.expire("default", limit=limit)
+    return sweeps.expire("default", limit=limit)
 
 
 @pytest.mark.parametrize(

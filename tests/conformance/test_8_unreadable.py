@@ -5,10 +5,20 @@ from django.db import IntegrityError, connection, transaction
 from django.urls import reverse
 
 from django_mqlite import enqueue, handler, handlers
-from django_mqlite.fields import FIRST, LAST, EpochMillisecondsField
-from django_mqlite.models import DeadLetter, Message, Queue, Subscription
-from django_mqlite.records import AccessKey, Dedup, MetaEntry, ReceiveAttempt, SettlementReceipt
+from django_mqlite.fields import EpochMillisecondsField
+from django_mqlite.models import (
+    AccessKey,
+    DeadLetter,
+    Dedup,
+    Message,
+    MetaEntry,
+    Queue,
+    ReceiveAttempt,
+    SettlementReceipt,
+    Subscription,
+)
 from django_mqlite.testing import drain
+from django_mqlite.timing import FIRST, LAST
 from tests.support.verbs import state_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rule("8.6")]

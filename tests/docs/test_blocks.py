@@ -23,7 +23,7 @@ import yaml
 from django.core.management import BaseCommand, CommandError, get_commands, load_command_class
 
 import django_mqlite
-from django_mqlite.drafts import MessageOptions
+from django_mqlite.message import MessageOptions
 from tests.support.pages import Block, blocks_of, calls_of, every_block, pages
 from tests.support.schema import GOLDEN
 from tests.support.source import ROOT

@@ -9,7 +9,7 @@ from django.apps import apps
 
 import django_mqlite
 from django_mqlite import conf, managers, models, signals, sqlite3, task_backend, testing
-from django_mqlite.drafts import MessageOptions
+from django_mqlite.message import MessageOptions
 from django_mqlite.types import QueueConfig, State
 from tests.support.pages import blocks_of
 from tests.support.source import ROOT

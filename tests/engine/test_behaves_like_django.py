@@ -25,8 +25,7 @@ from django.db import (
 from django.test.utils import isolate_apps
 
 from django_mqlite.sqlite3 import base
-from django_mqlite.sqlite3.driver import Database
-from django_mqlite.sqlite3.limits import compiled_limit
+from django_mqlite.sqlite3.driver import Database, compiled_limit
 from tests.support.engines import database, execute
 
 

@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from django_mqlite.sqlite3.turnstile import Turnstile, turnstile_of
+from django_mqlite.sqlite3.writer_queue import Turnstile, turnstile_of
 from tests.support.waiting import wait_until
 
 

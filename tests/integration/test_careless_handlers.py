@@ -5,9 +5,9 @@ from django.db import transaction
 
 from django_mqlite import enqueue, enqueue_many
 from django_mqlite.handlers import Handler
-from django_mqlite.worker.child import run_child
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.stop import Stop
+from django_mqlite.worker.process import run_child
+from django_mqlite.worker.shutdown import Stop
 from tests.support.verbs import row_of
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -9,9 +9,9 @@ from django.core.checks import run_checks
 from django.db import OperationalError, connection, connections
 
 from django_mqlite import checks, deployment_checks, handlers
-from django_mqlite.check_links import PAGE
+from django_mqlite.checks import PAGE
 from django_mqlite.handlers import Handler
-from django_mqlite.store import storage
+from django_mqlite.store.sqlite import database_file
 from tests.support.source import PACKAGE, ROOT
 
 pytestmark = pytest.mark.django_db
@@ -167,7 +167,7 @@ def test_a_short_timeout_is_warned_of(monkeypatch, timeout, expected):
     ("synchronous", "expected"), [(0, {"mqlite.W008"}), (1, set()), (2, set()), (3, set())]
 )
 def test_synchronous_off_is_warned_of(monkeypatch, synchronous, expected):
-    facts = storage.file_facts(connection)._replace(synchronous=synchronous)
+    facts = database_file.file_facts(connection)._replace(synchronous=synchronous)
     monkeypatch.setattr(deployment_checks, "file_facts", lambda _: facts)
 
     assert set(found(databases=["default"])) == expected

@@ -14,11 +14,11 @@ from django_mqlite import handlers
 from django_mqlite.handlers import Handler
 from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
-from django_mqlite.worker import faults
-from django_mqlite.worker.child import Ended, run_child
+from django_mqlite.worker import database_errors
 from django_mqlite.worker.options import WorkerOptions
+from django_mqlite.worker.process import Ended, run_child
 from django_mqlite.worker.reaper import Reaper
-from django_mqlite.worker.stop import SIGNALS, Stop
+from django_mqlite.worker.shutdown import SIGNALS, Stop
 from tests.support.verbs import state_of
 from tests.support.waiting import wait_until
 
@@ -41,7 +41,7 @@ def threads_of_workers() -> set[str]:
 @pytest.fixture
 def dead_database(monkeypatch):
     """The database fails as soon as this is called, and there is no more hope."""
-    monkeypatch.setattr(faults, "GIVE_UP_AFTER", -1)
+    monkeypatch.setattr(database_errors, "GIVE_UP_AFTER", -1)
 
     def fail(manager):
         raise OperationalError("disk I/O error")

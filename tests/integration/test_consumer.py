@@ -16,11 +16,11 @@ from django_mqlite.models import Message
 from django_mqlite.types import State
 from django_mqlite.worker import consumer as consumer_module
 from django_mqlite.worker.consumer import LATEST, REAP_SOON, Consumer
+from django_mqlite.worker.database_errors import FIRST_REST
 from django_mqlite.worker.executor import Finished
-from django_mqlite.worker.faults import FIRST_REST
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.reaper import Reaper
-from django_mqlite.worker.stop import Stop
+from django_mqlite.worker.shutdown import Stop
 from django_mqlite.worker.wakeup import SLOW_POLL, Wakeup
 from tests.support.verbs import reap, row_of, state_of
 

@@ -15,12 +15,12 @@ from django.db import OperationalError, connection
 from django_mqlite.handlers import Handler
 from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
-from django_mqlite.worker import faults
-from django_mqlite.worker.child import Ended, run_child
-from django_mqlite.worker.database_file import LOOK_EVERY, DatabaseFiles
-from django_mqlite.worker.lease_keeper import LeaseKeeper
+from django_mqlite.worker import database_errors
+from django_mqlite.worker.leases import LeaseKeeper
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.stop import Stop
+from django_mqlite.worker.process import Ended, run_child
+from django_mqlite.worker.shutdown import Stop
+from django_mqlite.worker.watchdogs import CHECK_INTERVAL, DatabaseFiles
 from tests.support import engines
 from tests.support.unruly_app import UNRULY
 from tests.support.verbs import state_of
@@ -170,7 +170,7 @@ def test_a_handler_that_opens_the_file_lets_others_remove_the_log_which_is_notic
 
 
 def test_looks_at_the_files_are_frequent_enough_to_be_within_two_seconds():
-    assert LOOK_EVERY <= 1
+    assert CHECK_INTERVAL <= 1
 
 
 def test_files_that_are_not_there_yet_may_come(tmp_path, django_db_blocker):
@@ -203,7 +203,7 @@ def test_a_loop_that_only_fails_rests_ever_longer_says_so_once_and_ends_the_proc
         tried.append(next(tries))
         raise OperationalError("disk I/O error")
 
-    monkeypatch.setattr(faults, "GIVE_UP_AFTER", 0.5)
+    monkeypatch.setattr(database_errors, "GIVE_UP_AFTER", 0.5)
     monkeypatch.setattr(MessageManager, "data_version", fail)
 
     ended = run(print)

@@ -19,10 +19,10 @@ from django.utils import timezone, translation
 from django_mqlite.handlers import Handler
 from django_mqlite.logs import current_message
 from django_mqlite.models import DeadLetter, Message
-from django_mqlite.worker.child import run_child
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.pool import Pool
-from django_mqlite.worker.stop import Stop
+from django_mqlite.worker.process import run_child
+from django_mqlite.worker.shutdown import Stop
 from tests.support.flavours import FLAVOURS, HANDLERS, TASKS, Work
 from tests.support.unruly_app import UNRULY
 

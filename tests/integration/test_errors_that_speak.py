@@ -8,9 +8,9 @@ from django.db import connection
 from django_mqlite import Reject
 from django_mqlite.handlers import Handler
 from django_mqlite.models import DeadLetter, Message
-from django_mqlite.worker.child import run_child
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.stop import Stop
+from django_mqlite.worker.process import run_child
+from django_mqlite.worker.shutdown import Stop
 from tests.support.verbs import enqueue_and_claim
 
 pytestmark = pytest.mark.django_db(transaction=True)

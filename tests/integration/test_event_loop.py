@@ -12,9 +12,9 @@ from django.db import OperationalError, connections
 
 from django_mqlite.handlers import Handler
 from django_mqlite.models import Message, Queue
-from django_mqlite.worker.child import Ended, run_child
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.stop import Stop
+from django_mqlite.worker.process import Ended, run_child
+from django_mqlite.worker.shutdown import Stop
 from tests.support.unruly_app import UNRULY
 from tests.support.verbs import row_of
 from tests.support.waiting import wait_until

@@ -14,9 +14,9 @@ from django_mqlite.handlers import Handler
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.testing import drain
 from django_mqlite.worker import executor
-from django_mqlite.worker.child import run_child
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.stop import Stop
+from django_mqlite.worker.process import run_child
+from django_mqlite.worker.shutdown import Stop
 from tests.integration.tasks import calls
 from tests.support.odd_errors import ODD_ERRORS, DelayRaises, TextInterrupts
 from tests.support.verbs import row_of, state_of

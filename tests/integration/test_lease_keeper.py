@@ -12,10 +12,14 @@ from django.test.utils import CaptureQueriesContext
 from django_mqlite.handlers import Handler
 from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
-from django_mqlite.worker import lease_keeper
+from django_mqlite.worker import leases
 from django_mqlite.worker.executor import Finished
-from django_mqlite.worker.kept import KeptLeases
-from django_mqlite.worker.lease_keeper import LONGEST_REST, SHORTEST_REST, LeaseKeeper
+from django_mqlite.worker.leases import (
+    LONGEST_CHECK_INTERVAL,
+    SHORTEST_REST,
+    KeptLeases,
+    LeaseKeeper,
+)
 from django_mqlite.worker.pool import Pool
 from tests.support.verbs import enqueue_and_claim, reap, row_of, state_of
 from tests.support.waiting import wait_until
@@ -67,7 +71,7 @@ def test_a_fresh_lease_is_left_alone_and_looked_at_soon(keeper, message, clock):
 
 
 def test_a_message_that_is_started_ends_the_rest_of_an_idle_keeper(message, monkeypatch):
-    monkeypatch.setattr(lease_keeper, "IDLE_REST", 3600)
+    monkeypatch.setattr(leases, "IDLE_REST", 3600)
     looked = Event()
     pool = Pool(ended, threads=1, on_finished=lambda: None)
     keeper = LeaseKeeper("default", pool)
@@ -85,7 +89,7 @@ def test_a_message_that_is_started_ends_the_rest_of_an_idle_keeper(message, monk
 
 
 def test_an_idle_keeper_ends_at_once(monkeypatch):
-    monkeypatch.setattr(lease_keeper, "IDLE_REST", 3600)
+    monkeypatch.setattr(leases, "IDLE_REST", 3600)
     pool = Pool(lambda message: None, threads=0, on_finished=lambda: None)
     keeper = LeaseKeeper("default", pool)
     keeper.start()
@@ -96,7 +100,7 @@ def test_an_idle_keeper_ends_at_once(monkeypatch):
 
 
 def test_without_messages_it_only_rests(keeper):
-    assert keeper.poll() == LONGEST_REST
+    assert keeper.poll() == LONGEST_CHECK_INTERVAL
 
 
 def test_a_lease_is_renewed_when_a_third_of_it_has_passed(keeper, message, clock):
@@ -105,7 +109,7 @@ def test_a_lease_is_renewed_when_a_third_of_it_has_passed(keeper, message, clock
     rest = keeper.poll()
 
     assert row_of(message)["locked_until"] == clock.now + LEASE
-    assert rest == LONGEST_REST
+    assert rest == LONGEST_CHECK_INTERVAL
 
 
 def test_a_lease_that_is_kept_outlives_any_handler(keeper, message, clock):
@@ -223,8 +227,8 @@ def test_a_failing_database_is_told_once_and_tried_on(keeper, message, clock, ca
     with monkeypatch.context() as failing:
         failing.setattr(MessageManager, "renew_many", fail)
         clock.advance(LEASE / 3)
-        assert keeper.poll() == LONGEST_REST
-        assert keeper.poll() == LONGEST_REST
+        assert keeper.poll() == LONGEST_CHECK_INTERVAL
+        assert keeper.poll() == LONGEST_CHECK_INTERVAL
     (record,) = caplog.records
     assert "locked" in record.getMessage()
 
@@ -234,15 +238,17 @@ def test_a_failing_database_is_told_once_and_tried_on(keeper, message, clock, ca
 
 
 def test_the_shortest_leases_are_looked_at_in_time(keeper, make_queue, running, clock):
-    make_queue("short", lock_duration=3 * timedelta(seconds=LONGEST_REST))
+    make_queue("short", lock_duration=3 * timedelta(seconds=LONGEST_CHECK_INTERVAL))
     keeper.poll()
     message = enqueue_and_claim("short")
     running.append(message)
-    clock.advance(LONGEST_REST)
+    clock.advance(LONGEST_CHECK_INTERVAL)
 
     keeper.poll()
 
-    assert row_of(message)["locked_until"] == clock.now + 3 * timedelta(seconds=LONGEST_REST)
+    assert row_of(message)["locked_until"] == clock.now + 3 * timedelta(
+        seconds=LONGEST_CHECK_INTERVAL
+    )
 
 
 def test_ended_messages_are_forgotten(keeper, message, running, clock):
@@ -265,7 +271,7 @@ def test_ended_messages_are_forgotten(keeper, message, running, clock):
 def seconds(monkeypatch):
     """The monotonic clock of the keeper, which the test moves."""
     now = SimpleNamespace(at=100.0)
-    monkeypatch.setattr(lease_keeper, "time", SimpleNamespace(monotonic=lambda: now.at))
+    monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: now.at))
     return now
 
 
@@ -328,7 +334,7 @@ def test_a_coroutine_that_does_not_end_when_cancelled_is_stuck(running, queue, c
     keeper.poll()
     assert (stuck, message.lease.lost) == ([], False)
 
-    clock.advance(lease_keeper.CANCEL_GRACE_MS / 1_000)
+    clock.advance(leases.CANCEL_GRACE_MS / 1_000)
     keeper.poll()
     keeper.poll()
 
@@ -359,5 +365,5 @@ def test_a_supervisor_renews_no_lease_beyond_max_runtime_and_kills_in_the_end(
 
     assert row_of(message) == before
     assert kept.innocent("child") == []
-    clock.advance(lease_keeper.CANCEL_GRACE_MS / 1_000)
+    clock.advance(leases.CANCEL_GRACE_MS / 1_000)
     assert kept.renew(["child"]) == {"child"}

@@ -9,9 +9,9 @@ import pytest
 from django_mqlite.handlers import Handler
 from django_mqlite.logs import MessageFilter, current_message
 from django_mqlite.models import Message
-from django_mqlite.worker.child import Ended, run_child
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.stop import Stop
+from django_mqlite.worker.process import Ended, run_child
+from django_mqlite.worker.shutdown import Stop
 from tests.support.unruly_app import UNRULY
 from tests.support.waiting import wait_until
 

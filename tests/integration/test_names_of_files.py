@@ -8,7 +8,7 @@ from django.core.checks import run_checks
 from django.db import connection, connections
 
 from django_mqlite.doorbell import doorbell_path
-from django_mqlite.storage import storage
+from django_mqlite.verbs.database_file import storage
 from tests.settings import OWN_ENGINE
 from tests.support import engines
 from tests.support.source import ROOT

@@ -3,7 +3,7 @@
 import pytest
 
 from django_mqlite.handlers import Handler
-from django_mqlite.worker.preflight import NotReady, served_queues
+from django_mqlite.worker.watchdogs import NotReady, served_queues
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from django_mqlite import enqueue_many
-from django_mqlite.worker.progress import burst_progress
+from django_mqlite.worker.process import burst_progress
 
 pytestmark = pytest.mark.django_db
 

@@ -9,12 +9,12 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from django_mqlite.models import Message
+from django_mqlite.verbs.workers import registered_workers
 from django_mqlite.worker import reaper as reapers
-from django_mqlite.worker import sweeps
-from django_mqlite.worker.faults import FIRST_REST
-from django_mqlite.worker.reaper import GAP, LONE_REST, LONGEST_REST, Reaper
-from django_mqlite.worker.stop import Stop
-from django_mqlite.workers import registered_workers
+from django_mqlite.worker import reaper as sweeps
+from django_mqlite.worker.database_errors import FIRST_REST
+from django_mqlite.worker.reaper import GAP, LONE_REST, LONGEST_POLL, Reaper
+from django_mqlite.worker.shutdown import Stop
 from tests.support.verbs import enqueue_and_claim, state_of
 
 
@@ -45,7 +45,7 @@ def states(messages):
 
 def test_with_nothing_to_come_it_reads_and_rests(reaper, queue):
     with CaptureQueriesContext(connection) as captured:
-        assert reaper.poll() == LONGEST_REST
+        assert reaper.poll() == LONGEST_POLL
 
     assert {query["sql"].split()[0] for query in captured} == {"SELECT"}
 
@@ -67,7 +67,7 @@ def test_it_rests_until_the_next_thing_is_due(reaper, queue):
 
 def test_it_rests_for_a_second_at_most_so_that_a_step_of_the_clock_is_noticed(reaper, queue, clock):
     (message,) = schedule(queue, 3_600)
-    assert reaper.poll() == LONGEST_REST
+    assert reaper.poll() == LONGEST_POLL
 
     clock.advance(timedelta(hours=1))
     reaper.poll()
@@ -88,7 +88,7 @@ def test_what_is_due_is_claimable_and_what_is_not_stays(reaper, queue, clock):
 def test_a_lease_that_ran_out_ends(reaper, queue, clock):
     (message,) = expire(queue, clock, 1)
 
-    assert reaper.poll() == LONGEST_REST
+    assert reaper.poll() == LONGEST_POLL
 
     assert state_of(message) == "active"
 
@@ -110,7 +110,7 @@ def test_a_full_batch_is_followed_by_another_after_a_gap_for_other_writers(
 
     rests = [reaper.poll() for _ in range(3)]
 
-    assert rests == [GAP, GAP, LONGEST_REST]
+    assert rests == [GAP, GAP, LONGEST_POLL]
     assert states(messages) == ["active"] * 5
 
 

@@ -14,16 +14,11 @@ from django.test.utils import CaptureQueriesContext
 
 from django_mqlite.models import Message
 from django_mqlite.types import WorkerRecord
+from django_mqlite.verbs.workers import SEEN_WITHIN_MS, live_workers, register, registered_workers
 from django_mqlite.worker import registry
-from django_mqlite.worker.identity import (
-    NAMELESS,
-    ProcessIdentity,
-    _process,
-    this_process,
-)
+from django_mqlite.worker.identity import NAMELESS, ProcessIdentity, _process, this_process
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.registry import WRITE_EVERY, Entry, other_machine, release_gone
-from django_mqlite.workers import SEEN_WITHIN_MS, live_workers, register, registered_workers
 from tests.support.another_user import judged_by_another_user
 from tests.support.verbs import claim_one, row_of, state_of
 from tests.support.waiting import wait_until

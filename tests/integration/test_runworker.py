@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from django_mqlite import clock
+from django_mqlite import timing
 from tests.support.waiting import wait_until
 
 ONE_THREAD = "--threads=1"
@@ -112,7 +112,7 @@ def test_without_its_reaper_it_leaves_what_is_due_to_runreaper(database):
     database.enqueue("jobs")
     (expired,) = database.claim("jobs")
     due = database.enqueue("more-jobs", delay=0.001)
-    wait_until(lambda: clock.now_ms() > due.visible_at.timestamp() * 1_000, "the due time")
+    wait_until(lambda: timing.now_ms() > due.visible_at.timestamp() * 1_000, "the due time")
 
     assert database.start("--no-reaper", "--burst").ended_well()
     assert [database.state(message) for message in (expired, due)] == ["locked", "scheduled"]
@@ -177,7 +177,7 @@ def test_a_scheduled_message_is_delivered_when_it_is_due(database):
 
     wait_until(database.effects, "the delivery")
 
-    assert clock.now_ms() >= message.visible_at.timestamp() * 1_000
+    assert timing.now_ms() >= message.visible_at.timestamp() * 1_000
     worker.terminate()
     assert worker.ended_well()
 

@@ -11,7 +11,7 @@ from django.db import connection, connections
 from django_mqlite import enqueue
 from django_mqlite.doctor import diagnose
 from django_mqlite.schema import schema_differences
-from django_mqlite.worker.preflight import NotReady, check_writable
+from django_mqlite.worker.watchdogs import NotReady, check_writable
 from tests.migrations.test_additions import add
 from tests.support.schema import schema_of
 from tests.support.workers import ALIAS

@@ -11,7 +11,7 @@ from django.db import connection, models
 
 from django_mqlite.fields import EpochMillisecondsField
 from django_mqlite.models import Message
-from django_mqlite.store.rows import MessageRow
+from django_mqlite.store.sqlite.base import MessageRow
 from tests.support.schema import GOLDEN, schema_of
 
 pytestmark = pytest.mark.django_db

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from django_mqlite.leases import fingerprint
 from django_mqlite.models import DeadLetter, Message
+from django_mqlite.types import fingerprint
 from tests.model.settling import Settling
 from tests.model.strategies import (
     MODES,

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from django_mqlite.models import Queue, Subscription
 from django_mqlite.testing.fake_clock import START_MS, FakeClock
-from django_mqlite.worker.sweeps import run_all
+from django_mqlite.worker.reaper import run_all
 from tests.model.reference import Reference
 from tests.model.strategies import MODES, SUBSCRIPTIONS, TOPICS, options
 from tests.model.values import Options

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from django_mqlite.deliveries import Settlement
 from django_mqlite.models import Message
 from django_mqlite.types import Abandonment, Completion, Deferral, Rejection
+from django_mqlite.verbs.settle import Settlement
 from tests.model.claiming import Claiming
 from tests.model.strategies import (
     earlies,

@@ -10,7 +10,7 @@ from django.db.models import Count
 
 from django_mqlite import Draft, enqueue_many
 from django_mqlite.models import DeadLetter, Message
-from django_mqlite.worker.sweeps import run_all
+from django_mqlite.worker.reaper import run_all
 
 pytestmark = pytest.mark.django_db
 

@@ -8,9 +8,9 @@ from typing import Any
 from django.db import connection, transaction
 
 from django_mqlite import MqliteError
-from django_mqlite.fields import epoch_ms
 from django_mqlite.models import Message
 from django_mqlite.testing import FakeClock
+from django_mqlite.timing import epoch_ms
 from tests.model.book import UNFINISHED
 from tests.model.reference import Reference
 from tests.model.values import New, Record

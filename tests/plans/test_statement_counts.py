@@ -9,9 +9,9 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_mqlite.deliveries import Settlement
 from django_mqlite.models import Message, Queue
 from django_mqlite.types import Completion
+from django_mqlite.verbs.settle import Settlement
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

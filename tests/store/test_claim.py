@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_mqlite import QueueNotFound, enqueue
 from django_mqlite.models import Message
-from django_mqlite.store.claim import claimable_queues
+from django_mqlite.store.sqlite.claim import claimable_queues
 from tests.support.verbs import activate, claim_ids, claim_one, enqueue_and_claim, row_of
 
 pytestmark = pytest.mark.django_db

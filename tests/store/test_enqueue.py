@@ -6,13 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_mqlite import (
-    GroupRequired,
-    MessageTooLarge,
-    PriorityRefused,
-    QueueNotFound,
-    enqueue,
-)
+from django_mqlite import GroupRequired, MessageTooLarge, PriorityRefused, QueueNotFound, enqueue
 from django_mqlite.models import Message
 from django_mqlite.testing.fake_clock import START_MS
 from tests.support.verbs import claim_one

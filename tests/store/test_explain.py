@@ -5,10 +5,11 @@ import json
 import pytest
 from django.utils.translation import override
 
-from django_mqlite import explanation, handler
+from django_mqlite import handler
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.types import WorkerRecord
-from django_mqlite.workers import SEEN_WITHIN_MS, register
+from django_mqlite.verbs import explain
+from django_mqlite.verbs.workers import SEEN_WITHIN_MS, register
 from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim, reap
 
 pytestmark = pytest.mark.django_db
@@ -335,7 +336,7 @@ def test_a_deferred_message_whose_time_to_live_is_over_is_discarded(make_queue, 
 def test_the_head_that_has_gone_meanwhile_lets_it_pass(group_queue, monkeypatch):
     enqueue_and_claim("groups", group_id="a")
     message = enqueue("groups", group_id="a")
-    monkeypatch.setattr("django_mqlite.store.explain.head_of_line", lambda *_: None)
+    monkeypatch.setattr("django_mqlite.store.sqlite.explain.head_of_line", lambda *_: None)
 
     assert message.explain().code == "claimable"
 
@@ -372,6 +373,6 @@ def test_where_the_handlers_cannot_be_imported_there_is_an_answer_all_the_same(q
     def raise_it():
         raise ModuleNotFoundError("stripe")
 
-    monkeypatch.setattr(explanation, "get_handlers", raise_it)
+    monkeypatch.setattr(explain, "get_handlers", raise_it)
 
     assert enqueue().explain().code == "no_worker"

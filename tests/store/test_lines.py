@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from django_mqlite import LockLost, enqueue, maintenance
+from django_mqlite import LockLost, enqueue
 from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.testing import FakeClock
+from django_mqlite.verbs import sweeps
 from tests.support.verbs import (
     activate,
     claim_ids,
@@ -284,7 +285,7 @@ def release_by_hand(message, clock):
 
 
 def lose_the_worker(message, clock):
-    assert maintenance.release_worker("default", "w", reason="gone", limit=10) == 1
+    assert sweeps.release_worker("default", "w", reason="gone", limit=10) == 1
 
 
 @pytest.mark.parametrize(

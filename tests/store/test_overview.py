@@ -5,11 +5,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_mqlite.models import Message, Queue
-from django_mqlite.tallies import MINUTES, Tally, last_hour, merged
 from django_mqlite.types import WorkerRecord
+from django_mqlite.verbs.workers import MINUTES, Tally, forget, last_hour, merged, register
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.registry import Entry
-from django_mqlite.workers import forget, register
 from tests.support.verbs import enqueue_and_claim
 
 pytestmark = pytest.mark.django_db

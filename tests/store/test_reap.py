@@ -7,7 +7,7 @@ from django.db import connection
 
 from django_mqlite import enqueue
 from django_mqlite.models import DeadLetter, Message
-from django_mqlite.store.reap import next_event
+from django_mqlite.store.sqlite.release import next_event
 from tests.support.verbs import (
     activate,
     claim_ids,

@@ -3,8 +3,8 @@
 import pytest
 
 from django_mqlite import QueueNotFound, enqueue, signals
-from django_mqlite.managers import batches
 from django_mqlite.models import DeadLetter, Message
+from django_mqlite.verbs import dead_letters
 from tests.support.verbs import (
     claim_ids,
     claim_one,
@@ -123,7 +123,7 @@ def test_limit_and_age_bound_together(graveyard, over_queue):
 
 @pytest.mark.parametrize("limit", [None, 1, 3, 4, 5, 9])
 def test_more_than_a_batch_is_done_in_several(graveyard, over_queue, limit, monkeypatch):
-    monkeypatch.setattr(batches, "BATCH", 2)
+    monkeypatch.setattr(dead_letters, "BATCH", 2)
     everything = {"everything": True} if over_queue.__name__ == "purge_queue" else {}
 
     done = over_queue("jobs", limit=limit, **everything)
@@ -133,7 +133,7 @@ def test_more_than_a_batch_is_done_in_several(graveyard, over_queue, limit, monk
 
 
 def test_ids_beyond_a_batch_are_done_in_several(graveyard, monkeypatch):
-    monkeypatch.setattr(batches, "BATCH", 2)
+    monkeypatch.setattr(dead_letters, "BATCH", 2)
 
     assert DeadLetter.objects.redrive(iter(graveyard)) == 5
 
@@ -239,7 +239,7 @@ def test_a_batch_is_told_once_after_the_commit(
 def test_a_reason_takes_those_that_died_of_it_over_many_batches(
     clock, queue, over_queue, monkeypatch
 ):
-    monkeypatch.setattr(batches, "BATCH", 3)
+    monkeypatch.setattr(dead_letters, "BATCH", 3)
     letters = {"Broken": [], "Lost": []}
     for number in range(20):
         reason = "Lost" if number % 4 == 0 else "Broken"
@@ -254,7 +254,7 @@ def test_a_reason_takes_those_that_died_of_it_over_many_batches(
 
 
 def test_progress_is_told_after_each_batch(clock, queue, over_queue, monkeypatch):
-    monkeypatch.setattr(batches, "BATCH", 3)
+    monkeypatch.setattr(dead_letters, "BATCH", 3)
     for _ in range(7):
         dead_letter("jobs", priority=1)
     told = []

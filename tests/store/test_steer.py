@@ -3,8 +3,8 @@
 import pytest
 
 from django_mqlite import LockLost, signals
-from django_mqlite.leases import fingerprint
 from django_mqlite.models import DeadLetter, Message
+from django_mqlite.types import fingerprint
 from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim, reap, row_of, state_of
 
 pytestmark = pytest.mark.django_db

@@ -10,9 +10,9 @@ from asgiref.sync import sync_to_async
 from django_mqlite.handlers import Handler
 from django_mqlite.models import Message
 from django_mqlite.task_backend.compat import task
-from django_mqlite.worker.child import Ended, run_child
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.stop import Stop
+from django_mqlite.worker.process import Ended, run_child
+from django_mqlite.worker.shutdown import Stop
 
 Act = Callable[[Message | None], object]
 """What a delivery does, in a thread. A task has no message."""

@@ -4,8 +4,8 @@ import importlib
 import pkgutil
 import re
 
-from django_mqlite import store
-from django_mqlite.store.statement import Statement
+from django_mqlite.store import sqlite
+from django_mqlite.store.sqlite.base import Statement
 
 PARAMETER = re.compile(r"%\((\w+)\)s")
 
@@ -13,8 +13,8 @@ PARAMETER = re.compile(r"%\((\w+)\)s")
 def statements() -> dict[str, Statement]:
     """By the name of the constant that holds it: `claim.CLAIM`."""
     found = {}
-    for module in pkgutil.iter_modules(store.__path__):
-        imported = importlib.import_module(f"{store.__name__}.{module.name}")
+    for module in pkgutil.iter_modules(sqlite.__path__):
+        imported = importlib.import_module(f"{sqlite.__name__}.{module.name}")
         for name, value in vars(imported).items():
             if isinstance(value, Statement):
                 found[f"{module.name}.{name}"] = value

@@ -4,9 +4,9 @@ from typing import Any
 
 from django.db import connection, models
 
-from django_mqlite import clock
+from django_mqlite import timing
 from django_mqlite.models import DeadLetter, Message, Queue
-from django_mqlite.store import reap as sweeps
+from django_mqlite.store.sqlite import release as sweeps
 
 
 def claim_one(queue: Queue | str, **options: Any) -> Message:
@@ -33,12 +33,12 @@ def dead_letter(queue: Queue | str, data: Any = None, **options: Any) -> DeadLet
 
 def reap(limit: int = 1_000) -> list[sweeps.Released]:
     """One sweep: leases that ran out are released."""
-    return sweeps.release_expired(connection, now=clock.now_ms(), limit=limit)
+    return sweeps.release_expired(connection, now=timing.now_ms(), limit=limit)
 
 
 def activate(limit: int = 1_000) -> int:
     """One sweep: what is due becomes active."""
-    return sweeps.activate_due(connection, now=clock.now_ms(), limit=limit)
+    return sweeps.activate_due(connection, now=timing.now_ms(), limit=limit)
 
 
 def overwrite(rows: models.QuerySet[Any], **values: Any) -> int:

@@ -20,7 +20,7 @@ import psutil
 import pytest
 from django.db import connections
 
-from django_mqlite import clock
+from django_mqlite import timing
 from django_mqlite.models import DeadLetter, Message, Queue
 from tests.support.source import ROOT
 from tests.support.waiting import PATIENCE, wait_until
@@ -135,7 +135,7 @@ class WorkerDatabase:
         with self.other_program() as other:
             other.execute(
                 "UPDATE mqlite_messages SET locked_until = ? WHERE state = 'locked'",
-                [clock.now_ms()],
+                [timing.now_ms()],
             )
 
     def row(self, message: Message) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_mqlite.backoff import backoff_ms
+from django_mqlite.timing import backoff_ms
 
 NEARLY_ONE = 1 - 2**-53
 

@@ -5,14 +5,14 @@ import time
 
 import pytest
 
-from django_mqlite import clock
-from django_mqlite.fields import moment
+from django_mqlite import timing
 from django_mqlite.testing.fake_clock import START_MS, FakeClock
+from django_mqlite.timing import moment
 
 
 def test_without_a_test_it_is_the_wall_clock_in_milliseconds():
     before = time.time_ns() // 1_000_000
-    now = clock.now_ms()
+    now = timing.now_ms()
     after = time.time_ns() // 1_000_000
 
     assert before <= now <= after
@@ -23,12 +23,12 @@ def test_a_clock_in_use_tells_the_time_in_every_thread_and_goes_when_the_block_e
 
     with FakeClock() as fake:
         fake.advance(1)
-        thread = threading.Thread(target=lambda: told.append(clock.now_ms()))
+        thread = threading.Thread(target=lambda: told.append(timing.now_ms()))
         thread.start()
         thread.join()
 
     assert told == [START_MS + 1_000]
-    assert clock.now_ms() > START_MS + 1_000
+    assert timing.now_ms() > START_MS + 1_000
 
 
 def test_the_clock_before_comes_back_when_the_block_fails():
@@ -36,4 +36,4 @@ def test_the_clock_before_comes_back_when_the_block_fails():
         with pytest.raises(RuntimeError), FakeClock(moment(5)):
             raise RuntimeError
 
-        assert clock.now_ms() == outer.now_ms()
+        assert timing.now_ms() == outer.now_ms()

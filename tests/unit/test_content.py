@@ -10,7 +10,7 @@ from enum import Enum, IntEnum, StrEnum
 
 import pytest
 
-from django_mqlite.content import decode, encode, encode_json
+from django_mqlite.message import decode, encode, encode_json
 
 
 class Colour(StrEnum):

@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 import pytest
 
-from django_mqlite.drafts import draft
 from django_mqlite.exceptions import MessageTooLarge, PriorityRefused
+from django_mqlite.message import draft
 
 LIMIT = 1_000
 NAN, INFINITY = float("nan"), float("inf")

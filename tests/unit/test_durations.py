@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from django_mqlite.durations import MAX_DURATION_MS, milliseconds
+from django_mqlite.timing import MAX_DURATION_MS, milliseconds
 
 
 @pytest.mark.parametrize(

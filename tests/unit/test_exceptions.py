@@ -9,7 +9,7 @@ import pytest
 
 import django_mqlite
 from django_mqlite import exceptions
-from django_mqlite.task_backend.errors import ReturnValueRefused, UnknownTask
+from django_mqlite.task_backend.compat import ReturnValueRefused, UnknownTask
 
 
 def through_pickle(error, *, protocol):

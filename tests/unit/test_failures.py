@@ -5,7 +5,7 @@ import traceback
 
 import pytest
 
-from django_mqlite.failures import failure, text_of
+from django_mqlite.exceptions import failure, text_of
 
 SIZE = 40_000
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from django.db import OperationalError
 
-from django_mqlite.worker import faults
-from django_mqlite.worker.faults import GIVE_UP_AFTER, LONGEST_REST, Faults, advice
+from django_mqlite.worker import database_errors
+from django_mqlite.worker.database_errors import GIVE_UP_AFTER, LONGEST_RETRY_DELAY, Faults, advice
 
 LOCKED = OperationalError("database is locked")
 
@@ -19,7 +19,7 @@ def time(monkeypatch):
     """The time of day for `faults`, moved by the test."""
     fake = SimpleNamespace(now=1_000.0)
     fake.monotonic = lambda: fake.now
-    monkeypatch.setattr(faults, "time", fake)
+    monkeypatch.setattr(database_errors, "time", fake)
     return fake
 
 
@@ -32,7 +32,7 @@ def test_rests_grow_to_a_bound(time):
 
     assert grown[:3] == [0.1, 0.2, 0.4]
     assert grown == sorted(grown)
-    assert grown[-1] == LONGEST_REST
+    assert grown[-1] == LONGEST_RETRY_DELAY
 
 
 def test_a_failure_is_told_once_with_what_to_do(time, caplog):

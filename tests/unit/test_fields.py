@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from django.core.exceptions import ValidationError
 
-from django_mqlite.fields import EpochMillisecondsField, epoch_ms, moment
+from django_mqlite.fields import EpochMillisecondsField
+from django_mqlite.timing import epoch_ms, moment
 
 MAX_EPOCH_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, where Python's datetime ends."""

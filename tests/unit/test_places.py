@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from django_mqlite.places import anchored, file_of
+from django_mqlite.paths import anchored, file_of
 from django_mqlite.sqlite3.driver import Database
 
 HERE = Path.cwd()

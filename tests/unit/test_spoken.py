@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_mqlite.spoken import length, time_of
+from django_mqlite.formatting import length, time_of
 from django_mqlite.testing.fake_clock import START_MS
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000

@@ -1,6 +1,6 @@
 """The wish to stop."""
 
-from django_mqlite.worker.stop import Stop
+from django_mqlite.worker.shutdown import Stop
 
 
 def test_nothing_is_asked_for_in_the_beginning():

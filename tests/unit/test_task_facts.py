@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from django_mqlite.content import TASK
-from django_mqlite.fields import moment
+from django_mqlite.message import TASK
 from django_mqlite.models import Message
 from django_mqlite.task_facts import NotATask, Status, is_task, task_facts
+from django_mqlite.timing import moment
 
 
 def message(**columns):

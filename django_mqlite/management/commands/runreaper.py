@@ -9,10 +9,9 @@ from django_mqlite.checks import checking, queue_alias
 from django_mqlite.logs import be_heard
 from django_mqlite.management.arguments import add_database, add_skip_checks
 from django_mqlite.management.inspection.errors import told_clearly
-from django_mqlite.worker.preflight import check_writable
-from django_mqlite.worker.reaper import Reaper
-from django_mqlite.worker.stop import Stop, stop_on_signals
-from django_mqlite.worker.sweeps import run_all
+from django_mqlite.worker.reaper import Reaper, run_all
+from django_mqlite.worker.shutdown import Stop, stop_on_signals
+from django_mqlite.worker.watchdogs import check_writable
 
 
 class Command(BaseCommand):

@@ -9,18 +9,12 @@ from django.core.management.base import BaseCommand
 from django_mqlite.checks import checking, queue_alias
 from django_mqlite.handlers import get_handlers
 from django_mqlite.logs import be_heard
-from django_mqlite.management.arguments import (
-    add_database,
-    add_skip_checks,
-    count,
-    names,
-    seconds,
-)
+from django_mqlite.management.arguments import add_database, add_skip_checks, count, names, seconds
 from django_mqlite.management.inspection.errors import told_clearly
 from django_mqlite.worker.launch import run_reloading, run_worker, wait_for_other_machine
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.preflight import check_writable, served_queues
-from django_mqlite.worker.stop import Stop, stop_on_signals
+from django_mqlite.worker.shutdown import Stop, stop_on_signals
+from django_mqlite.worker.watchdogs import check_writable, served_queues
 
 
 class Command(BaseCommand):

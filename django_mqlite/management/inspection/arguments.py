@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_mqlite.durations import milliseconds
 from django_mqlite.management.arguments import count
+from django_mqlite.timing import milliseconds
 
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from django_mqlite.checks import queue_alias
-from django_mqlite.storage import back_up, storage
+from django_mqlite.verbs.database_file import back_up, storage
 
 from .bar import bar
 from .output import Output

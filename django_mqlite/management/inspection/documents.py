@@ -4,7 +4,7 @@ from base64 import b64encode
 from datetime import datetime
 from typing import Any
 
-from django_mqlite import content
+from django_mqlite.message import encode_json
 from django_mqlite.models import Message
 from django_mqlite.types import Explanation
 
@@ -62,7 +62,7 @@ def _body(message: Message) -> dict[str, Any]:
     """`data` as the content type says, or, where that is bytes or untrue, `body_base64`."""
     try:
         data = message.data
-        content.encode_json(data, "data")  # json.loads takes NaN, JSON does not
+        encode_json(data, "data")  # json.loads takes NaN, JSON does not
     except (TypeError, ValueError, RecursionError):
         return {"data": None, "body_base64": b64encode(message.body).decode()}
     return {"data": data, "body_base64": None}

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from django.db import Error
 
 from django_mqlite.exceptions import MqliteError
-from django_mqlite.worker.faults import advice
+from django_mqlite.worker.database_errors import advice
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from django.core.management.base import CommandError
 
 from django_mqlite.managers import DeadLetterManager
 from django_mqlite.models import DeadLetter
-from django_mqlite.references import named
 from django_mqlite.types import BulkCount
+from django_mqlite.verbs.dead_letters import named
 
 from .arguments import add_selection, check_selection
 from .bar import bar

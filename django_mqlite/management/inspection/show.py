@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_mqlite.failures import is_interruption, said
+from django_mqlite.exceptions import is_interruption, said
 from django_mqlite.models import Message
 from django_mqlite.types import Explanation, State
 

@@ -4,10 +4,10 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
-from django_mqlite.fields import iso, moment
 from django_mqlite.management.arguments import interval
 from django_mqlite.managers import QueueManager
 from django_mqlite.models import Queue
+from django_mqlite.timing import iso, moment
 from django_mqlite.types import QueueOverview, State
 
 from .live import repeat

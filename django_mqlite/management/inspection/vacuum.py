@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django_mqlite.checks import queue_alias
-from django_mqlite.storage import storage, vacuum_fully, vacuum_incrementally
+from django_mqlite.verbs.database_file import storage, vacuum_fully, vacuum_incrementally
 
 from .bar import bar
 from .confirm import add_yes, confirm_unless_yes

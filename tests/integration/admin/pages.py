@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from django_mqlite import clock
+from django_mqlite import timing
 
 QUEUES = reverse("admin:django_mqlite_queue_changelist")
 MESSAGES = reverse("admin:django_mqlite_message_changelist")
@@ -47,7 +47,7 @@ def confirm(client: Client, action: str, *letters: Any, **extra: Any) -> Any:
 
 def confirmation(total: int) -> dict[str, Any]:
     """What the confirmation page adds to its question."""
-    now = clock.now_ms()
+    now = timing.now_ms()
     run = {"total": total, "until": now, "started": now, "queue": ""}
     run |= dict.fromkeys(("done", "kept", "since", "after"), 0)
     return {"confirmed": "yes", **{f"run_{name}": value for name, value in run.items()}}

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from django.urls import reverse
 
-from django_mqlite import clock as clocks
+from django_mqlite import timing as clocks
 from django_mqlite.models import Message, Queue
 from django_mqlite.types import WorkerRecord
-from django_mqlite.workers import register
+from django_mqlite.verbs.workers import register
 from tests.support.verbs import dead_letter, enqueue_and_claim
 
 from .conftest import VIEW

@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_mqlite.content import TASK
+from django_mqlite.message import TASK
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.testing import drain
 from tests.integration.tasks import calls

@@ -12,11 +12,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection, connections, transaction
 
-from django_mqlite import doctor, storage
+from django_mqlite import doctor
 from django_mqlite.models import Message
-from django_mqlite.store import storage as store
+from django_mqlite.store.sqlite import database_file as store
 from django_mqlite.types import WorkerRecord
-from django_mqlite.workers import register
+from django_mqlite.verbs import database_file
+from django_mqlite.verbs.workers import register
 from tests.support.workers import ALIAS
 
 from .calls import Terminal, answer, mqlite
@@ -77,7 +78,7 @@ def test_a_backup_ends_beside_a_busy_writer_with_what_was_there_when_it_began(
                 "INSERT INTO mqlite_messages (queue, enqueued_at, body) VALUES ('jobs', 0, x'00')"
             )
 
-        storage.back_up(ALIAS, path, write)
+        database_file.back_up(ALIAS, path, write)
 
     assert told == sorted(told)
     assert len(told) > 20
@@ -94,7 +95,7 @@ def test_an_interrupted_backup_leaves_nothing_behind(database, tmp_path, monkeyp
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        storage.back_up(ALIAS, path, interrupt)
+        database_file.back_up(ALIAS, path, interrupt)
 
     assert list(tmp_path.glob("copy*")) == []
     database.enqueue("jobs", 1)  # the connection is usable
@@ -113,8 +114,8 @@ def test_of_two_backups_at_the_same_time_one_is_kept_and_whole(database, tmp_pat
             backup.join(60)
             assert path.exists()
 
-    with pytest.raises(storage.NotPossible, match="overwrites nothing"):
-        storage.back_up(ALIAS, path, another)
+    with pytest.raises(database_file.NotPossible, match="overwrites nothing"):
+        database_file.back_up(ALIAS, path, another)
 
     assert rows_of(path) == [(b"both",)]
     assert [each.name for each in tmp_path.glob("copy*")] == ["copy.sqlite3"]
@@ -129,10 +130,12 @@ def test_without_hard_links_a_backup_is_renamed_and_overwrites_nothing(
     monkeypatch.setattr(Path, "hardlink_to", refuse)
     path = tmp_path / "copy.sqlite3"
 
-    storage.back_up(ALIAS, path, lambda done, total: None)
+    database_file.back_up(ALIAS, path, lambda done, total: None)
     assert rows_of(path) == []
-    with pytest.raises(storage.NotPossible, match="overwrites nothing"):
-        storage.back_up(ALIAS, tmp_path / "late", lambda done, total: (tmp_path / "late").touch())
+    with pytest.raises(database_file.NotPossible, match="overwrites nothing"):
+        database_file.back_up(
+            ALIAS, tmp_path / "late", lambda done, total: (tmp_path / "late").touch()
+        )
 
     assert sorted(each.name for each in tmp_path.iterdir() if each.is_file()) == [
         "copy.sqlite3",
@@ -194,24 +197,24 @@ def test_a_file_that_was_not_made_for_it_is_told_the_way_out(database):
 
 def test_a_full_vacuum_gives_all_free_pages_back_and_makes_small_steps_possible(database):
     wait_for_pages(database, 50)
-    before = storage.storage(ALIAS)
+    before = database_file.storage(ALIAS)
     assert before.free > 4_000_000
 
     freed = answer("vacuum", "--full", "--yes", *HERE)["bytes_freed"]
 
     assert freed >= before.free * 0.99
-    after = storage.storage(ALIAS)
+    after = database_file.storage(ALIAS)
     assert (after.free, after.incremental) == (0, True)
     assert database.is_sound()
 
     wait_for_pages(database, 100)
-    before = storage.storage(ALIAS)
+    before = database_file.storage(ALIAS)
     told = []
-    freed = storage.vacuum_incrementally(ALIAS, told.append)
+    freed = database_file.vacuum_incrementally(ALIAS, told.append)
     assert freed >= before.free * 0.99
     assert told == sorted(told)
     assert len(told) > 1
-    size = storage.storage(ALIAS).size
+    size = database_file.storage(ALIAS).size
     assert mqlite("vacuum", *HERE) == f"Given back: 0 of {size:,} bytes\n"
     assert answer("vacuum", *HERE) == {"bytes_before": size, "bytes_freed": 0, "full": False}
     assert database.is_sound()
@@ -223,7 +226,7 @@ def test_a_full_vacuum_asks(database, typing):
     with pytest.raises(CommandError, match="Nothing was done"):
         mqlite("vacuum", "--full", *HERE)
 
-    assert not storage.storage(ALIAS).incremental
+    assert not database_file.storage(ALIAS).incremental
 
 
 def test_a_vacuum_that_finds_the_file_locked_says_so(database):
@@ -347,15 +350,15 @@ def test_a_message_of_no_queue_is_damage(database, in_order):
             "INSERT INTO mqlite_messages (queue, enqueued_at, body) VALUES ('nowhere', 0, x'')"
         )
 
-    assert storage.damages(ALIAS) == [
+    assert database_file.damages(ALIAS) == [
         "a row of mqlite_messages refers to a missing row of mqlite_queues"
     ]
 
 
 def with_storage(monkeypatch, **facts):
-    found = storage.storage("default")
+    found = database_file.storage("default")
     values = {name: getattr(found, name) for name in found.__slots__} | facts
-    monkeypatch.setattr(doctor, "storage", lambda using: storage.Storage(**values))
+    monkeypatch.setattr(doctor, "storage", lambda using: database_file.Storage(**values))
 
 
 @pytest.mark.parametrize(

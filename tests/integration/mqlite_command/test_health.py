@@ -5,11 +5,11 @@ import json
 import pytest
 from django.core.management import call_command
 
-from django_mqlite import health as module
-from django_mqlite.health import LARGE_WAL, RESTART_MS
 from django_mqlite.models import Message, Queue
 from django_mqlite.types import WorkerRecord
-from django_mqlite.workers import SEEN_WITHIN_MS, register
+from django_mqlite.verbs import health as module
+from django_mqlite.verbs.health import LARGE_WAL, RESTART_MS
+from django_mqlite.verbs.workers import SEEN_WITHIN_MS, register
 from tests.support.verbs import claim_one, enqueue_and_claim
 
 KEYS = {"healthy", "problems", "oldest_due_age", "last_poll_age", "live_workers", "wal_bytes"}

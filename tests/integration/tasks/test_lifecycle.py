@@ -10,7 +10,6 @@ from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_mqlite import maintenance
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.task_backend import MqliteBackend
 from django_mqlite.task_backend.compat import (
@@ -19,6 +18,7 @@ from django_mqlite.task_backend.compat import (
     TaskResultStatus,
     task_backends,
 )
+from django_mqlite.verbs import sweeps
 
 from . import calls
 
@@ -236,7 +236,7 @@ def test_a_task_whose_lease_runs_out_for_good_is_failed_with_the_reason(tasks_qu
     result = calls.note.using(max_attempts=1).enqueue()
     Message.objects.claim("default", worker="host:1")
     clock.advance(30)
-    maintenance.release_expired("default", limit=10)
+    sweeps.release_expired("default", limit=10)
 
     result.refresh()
 
@@ -362,7 +362,7 @@ def test_a_result_is_kept_for_seven_days(tasks_queue, run_all, clock, after, the
     result = calls.note.enqueue()
     run_all()
     clock.advance(after)
-    maintenance.prune_completed("default", limit=10)
+    sweeps.prune_completed("default", limit=10)
 
     assert Message.objects.filter(message_id=result.id).exists() is there
 

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_mqlite import DuplicateConflict, enqueue, maintenance
+from django_mqlite import DuplicateConflict, enqueue
 from django_mqlite.models import Message, Queue
 from django_mqlite.task_backend import Call, MqliteTask, task_options
 from django_mqlite.task_backend.compat import (
@@ -18,6 +18,7 @@ from django_mqlite.task_backend.compat import (
     task,
 )
 from django_mqlite.types import Abandonment
+from django_mqlite.verbs import sweeps
 from django_mqlite.worker.executor import Executor
 from tests.support.verbs import overwrite
 
@@ -196,7 +197,7 @@ def test_a_group_and_a_priority_contradict_each_other():
 def test_a_task_whose_time_to_live_is_over_fails_without_an_attempt(tasks_queue, run_all, clock):
     result = calls.note.using(ttl=60).enqueue()
     clock.advance(60)
-    maintenance.expire("default", limit=10)
+    sweeps.expire("default", limit=10)
 
     assert run_all() == 0
     result.refresh()

@@ -19,7 +19,7 @@ from django_mqlite.models import Queue
 from django_mqlite.task_backend import Call
 from django_mqlite.task_backend.compat import task_backends
 from django_mqlite.testing import drain
-from django_mqlite.worker.preflight import NotReady, served_queues
+from django_mqlite.worker.watchdogs import NotReady, served_queues
 
 from . import calls
 

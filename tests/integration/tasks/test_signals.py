@@ -6,11 +6,11 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
 
-from django_mqlite import maintenance
 from django_mqlite.models import Message
 from django_mqlite.task_backend import MqliteBackend
 from django_mqlite.task_backend.compat import signals
 from django_mqlite.task_backend.runner import run
+from django_mqlite.verbs import sweeps
 from django_mqlite.worker.executor import Executor
 
 from . import calls
@@ -93,7 +93,7 @@ def test_a_task_that_the_reaper_ends_is_finished_as_well(tasks_queue, heard, clo
     Message.objects.claim("default")
     clock.advance(30)
     with committed():
-        maintenance.release_expired("default", limit=10)
+        sweeps.release_expired("default", limit=10)
 
     assert heard == [("task_finished", MqliteBackend, "FAILED", result.id)]
 

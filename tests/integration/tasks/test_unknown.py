@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from django_mqlite.content import TASK
+from django_mqlite.message import TASK
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.task_backend import UnknownTask
 from django_mqlite.task_backend.compat import TaskResultMismatch, signals, task_backends
@@ -62,7 +62,7 @@ def test_what_is_no_task_is_not_run_fails_by_the_retry_policy_and_ends_as_a_dead
     dead = DeadLetter.objects.get(pk=message.pk)
     assert dead.dead_letter_reason == "MaxDeliveryCountExceeded"
     assert [error["class"] for error in dead.errors] == [
-        "django_mqlite.task_backend.errors.UnknownTask"
+        "django_mqlite.task_backend.compat.UnknownTask"
     ] * 3
     assert f"There is no task {path!r} in this code" in dead.errors[0]["message"]
     assert calls.seen == []

@@ -8,15 +8,8 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.test import TestCase
 
-from django_mqlite import (
-    QueueNotFound,
-    Reject,
-    TransactionRefused,
-    clock,
-    enqueue,
-    handler,
-    handlers,
-)
+from django_mqlite import QueueNotFound, Reject, TransactionRefused, enqueue, handler, handlers
+from django_mqlite import timing as clock
 from django_mqlite.models import Message, Queue
 from django_mqlite.testing import FakeClock, TooManyDeliveries, drain
 from tests.support.verbs import state_of

@@ -13,9 +13,9 @@ from django_mqlite import enqueue, handler, handlers
 from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.task_backend.compat import task
 from django_mqlite.testing import drain
-from django_mqlite.worker.child import run_child
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.stop import Stop
+from django_mqlite.worker.process import run_child
+from django_mqlite.worker.shutdown import Stop
 
 steps = None
 """What the handler or the task does."""

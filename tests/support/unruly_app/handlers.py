@@ -16,7 +16,7 @@ from django.db import connection, transaction
 
 from django_mqlite import handler
 from django_mqlite.models import Message
-from django_mqlite.worker.database_file import LOOK_EVERY
+from django_mqlite.worker.watchdogs import CHECK_INTERVAL
 from tests.support.worker_app.models import Effect
 
 logger = logging.getLogger("shop")
@@ -78,7 +78,7 @@ def open_the_database(message: Message) -> None:
 def change_the_directory(message: Message) -> None:
     """And stay long enough for the worker to look at the files of its database."""
     os.chdir(message.data)
-    time.sleep(1.5 * LOOK_EVERY)
+    time.sleep(1.5 * CHECK_INTERVAL)
 
 
 @handler("stalls")

@@ -1,0 +1,31 @@
+"""Times and lengths of time as people say them, in the language and time zone in use."""
+
+from django.utils.timezone import localtime
+from django.utils.translation import gettext as _
+
+from .timing import EPOCH, moment
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+
+
+def length(ms: int) -> str:
+    """14 s, 3 min 20 s, 5 h, 12 d 3 h: two units at most, and never more than it is."""
+    ms = abs(ms)
+    if ms < MINUTE:
+        return _("%(count)s s") % {"count": f"{ms / SECOND:.3g}"}
+    parts = (
+        (ms // DAY, _("%(count)s d")),
+        (ms % DAY // HOUR, _("%(count)s h")),
+        (ms % HOUR // MINUTE, _("%(count)s min")),
+        (ms % MINUTE // SECOND, _("%(count)s s")),
+    )
+    first = next(place for place, (count, _unit) in enumerate(parts) if count)
+    return " ".join(unit % {"count": count} for count, unit in parts[first : first + 2] if count)
+
+
+def time_of(ms: int, *, now: int) -> str:
+    """12:30:05 (in 14 s), 12:30:05 (9 s ago); with the date where that is not today's."""
+    at, today = localtime(moment(ms) or EPOCH), localtime(moment(now) or EPOCH).date()
+    said = f"{at:%H:%M:%S}" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S}"
+    template = _("%(time)s (in %(length)s)") if ms > now else _("%(time)s (%(length)s ago)")
+    return template % {"time": said, "length": length(ms - now)}

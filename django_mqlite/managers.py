@@ -1,0 +1,16 @@
+"""The public verbs: which connection, at what time, in which transaction."""
+
+from .verbs.claim import ClaimVerbs
+from .verbs.dead_letters import DeadLetterManager
+from .verbs.enqueue import EnqueueVerbs
+from .verbs.find import LookVerbs
+from .verbs.operations import SteerVerbs
+from .verbs.queues import QueueManager
+from .verbs.topics import SubscriptionManager
+
+
+class MessageManager(EnqueueVerbs, ClaimVerbs, SteerVerbs, LookVerbs):
+    """Enqueue, claim, renew, settle; step in and look."""
+
+
+__all__ = ["DeadLetterManager", "MessageManager", "QueueManager", "SubscriptionManager"]

@@ -1,0 +1,148 @@
+"""Facts about the file, by key."""
+
+import json
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from ...types import Lease
+
+
+class Connection(Protocol):
+    """What the store needs of a connection; Django's database wrappers have it."""
+
+    def cursor(self) -> AbstractContextManager[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A whole SQL statement; values are bound as `%(name)s`.
+
+    Its methods own every cursor. An undrained `RETURNING` is a held write lock, so rows are fetched
+    to the last one before the first is returned.
+
+    Where rows are known by their ids, the text says CROSS JOIN and NOT INDEXED: with outdated
+    statistics the planner would otherwise walk a partial index for each id.
+    """
+
+    sql: str
+
+    def all(self, connection: Connection, **params: Any) -> list[tuple[Any, ...]]:
+        """Execute the statement and return every row."""
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql, params)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+    def one(self, connection: Connection, **params: Any) -> tuple[Any, ...] | None:
+        """Execute the statement and return its first row, or None if there is none."""
+        rows = self.all(connection, **params)
+        return rows[0] if rows else None
+
+    def run(self, connection: Connection, **params: Any) -> int:
+        """Execute the statement and return the number of rows it changed."""
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql, params)
+            count: int = cursor.rowcount
+        return count
+
+
+class MessageRow(NamedTuple):
+    """A `mqlite_messages` row, in the order in which every statement returns its columns."""
+
+    id: int
+    queue: str
+    state: str
+    priority: int = 0
+    line: str | None = None
+    blocked: int = 0
+    visible_at: int = 0
+    enqueued_at: int = 0
+    expires_at: int = 0
+    locked_at: int = 0
+    locked_until: int = 0
+    lock_token: str | None = None
+    locked_by: str | None = None
+    delivery_count: int = 0
+    max_delivery_count: int = 0
+    message_id: str | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    group_id: str | None = None
+    subject: str | None = None
+    content_type: str | None = None
+    properties: str | None = None
+    body: bytes = b""
+    errors: str | None = None
+    result: str | None = None
+    finished_at: int = 0
+    dead_letter_reason: str | None = None
+    dead_letter_description: str | None = None
+
+
+def in_claim_order(rows: Iterable[tuple[Any, ...]]) -> list[MessageRow]:
+    """RETURNING gives rows in id order at best; claims are promised by priority, then id."""
+    return sorted(map(MessageRow._make, rows), key=lambda row: (-row.priority, row.id))
+
+
+BEGIN = Statement("BEGIN IMMEDIATE")
+
+
+def begin(connection: Connection) -> None:
+    """Wait for the write lock and begin a transaction with it."""
+    BEGIN.run(connection)
+
+
+# Changes nothing and takes the write lock, so that a time sampled afterwards is still the time
+# when the next statement is judged by it.
+ADMIT = Statement("UPDATE mqlite_meta SET value = value WHERE key IS NULL")
+
+
+def admit(connection: Connection) -> None:
+    """Wait for the write lock, in a transaction that may have begun deferred.
+
+    Raises the database's OperationalError at once where the transaction has already read and
+    another writer has committed since: only its owner can repeat it.
+    """
+    ADMIT.run(connection)
+
+
+def data_version(driver: Any) -> int:
+    """A number that changes when another connection commits to the file; own commits do not count.
+
+    Asked of the driver's connection itself, and not through Django's cursor: an idle worker asks
+    ten times a second, which the wrappers would make twice as dear and write into the query log.
+    """
+    ((version,),) = driver.execute("PRAGMA data_version").fetchall()
+    return int(version)
+
+
+def encode_leases(leases: Iterable[Lease]) -> str:
+    """The JSON array of [id, token, queue] that statements read with json_each."""
+    return json.dumps([(lease.message_id, lease.lock_token, lease.queue) for lease in leases])
+
+
+SCHEMA = "1"
+"""Counts up with a change of the tables that older code cannot work on; additions are none."""
+
+SCHEMA_TOKEN = Statement("SELECT value FROM mqlite_meta WHERE key = 'schema'")
+
+
+def schema_token(connection: Connection) -> str | None:
+    """Which schema the file says it has; None if it says nothing."""
+    row = SCHEMA_TOKEN.one(connection)
+    return row[0] if row else None
+
+
+WRITE_SCHEMA_TOKEN = Statement(
+    """
+    INSERT INTO mqlite_meta (key, value, updated_at) VALUES ('schema', %(schema)s, %(now)s)
+    ON CONFLICT (key) DO NOTHING
+    """,
+)
+
+
+def write_schema_token(connection: Connection, *, now: int) -> None:
+    """Have the file say which schema it has, unless it does."""
+    WRITE_SCHEMA_TOKEN.run(connection, schema=SCHEMA, now=now)

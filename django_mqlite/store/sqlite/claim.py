@@ -1,0 +1,245 @@
+"""A claim whose answer was lost can be asked for again: same messages, same tokens, no delivery."""
+
+import json
+from collections.abc import Sequence
+
+from .base import Connection, MessageRow, Statement, in_claim_order
+
+# Served by mqlite_messages_active (queue, blocked, priority DESC, id) WHERE state = 'active'.
+# Only heads of lines are unblocked, so a batch holds at most one message of a group without asking,
+# and a blocked backlog is not even seen.
+#
+# One statement for the whole batch: judged at one time, one commit. The secret is 128 fresh random
+# bits; the id behind it makes the token of one message worthless for another of the same batch.
+CLAIM = Statement(
+    """
+    UPDATE mqlite_messages
+       SET state = 'locked',
+           locked_at = %(now)s,
+           locked_until = %(now)s + max(%(at_least)s, coalesce(
+               %(lock_duration)s,
+               (SELECT lock_duration_ms FROM mqlite_queues WHERE name = queue))),
+           lock_token = %(secret)s || printf('%%016x', id),
+           locked_by = %(worker)s,
+           delivery_count = delivery_count + 1
+     WHERE id IN (SELECT id FROM mqlite_messages
+                   WHERE queue = %(queue)s AND state = 'active' AND blocked = 0
+                     AND (expires_at = 0 OR expires_at > %(now)s)
+                     AND (SELECT paused FROM mqlite_queues WHERE name = %(queue)s) = 0
+                   ORDER BY priority DESC, id
+                   LIMIT %(limit)s)
+    RETURNING id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
+              locked_at, locked_until, lock_token, locked_by, delivery_count, max_delivery_count,
+              message_id, correlation_id, reply_to, group_id, subject, content_type, properties,
+              body, errors, result, finished_at, dead_letter_reason, dead_letter_description
+    """,
+)
+
+
+def claim(  # noqa: PLR0913 - the parameters of the statement
+    connection: Connection,
+    queue: str,
+    *,
+    now: int,
+    limit: int,
+    secret: str,
+    worker: str | None,
+    lock_duration: int | None,
+    at_least: int = 0,
+) -> list[MessageRow]:
+    """Take at most `limit` messages; each counts a delivery and is ours until `locked_until`.
+
+    `lock_duration` in milliseconds, None for the queue's; `at_least` where that is too short.
+    """
+    rows = CLAIM.all(
+        connection,
+        queue=queue,
+        now=now,
+        limit=limit,
+        secret=secret,
+        worker=worker,
+        lock_duration=lock_duration,
+        at_least=at_least,
+    )
+    return in_claim_order(rows)
+
+
+# The id is asked for, so the queue's order is not: but its line is. A deferred message that is not
+# the head waits until its group is free.
+CLAIM_DEFERRED = Statement(
+    """
+    UPDATE mqlite_messages
+       SET state = 'locked',
+           locked_at = %(now)s,
+           locked_until = %(now)s + coalesce(
+               %(lock_duration)s,
+               (SELECT lock_duration_ms FROM mqlite_queues WHERE name = queue)),
+           lock_token = %(secret)s || printf('%%016x', id),
+           locked_by = %(worker)s,
+           delivery_count = delivery_count + 1
+     WHERE id IN (SELECT m.id
+                    FROM json_each(%(ids)s) AS wanted
+                   CROSS JOIN mqlite_messages AS m ON m.id = wanted.value
+                    JOIN mqlite_queues AS q ON q.name = m.queue
+                   WHERE m.queue = %(queue)s AND q.paused = 0
+                     AND m.state = 'deferred' AND m.blocked = 0
+                     AND (m.expires_at = 0 OR m.expires_at > %(now)s))
+    RETURNING id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
+              locked_at, locked_until, lock_token, locked_by, delivery_count, max_delivery_count,
+              message_id, correlation_id, reply_to, group_id, subject, content_type, properties,
+              body, errors, result, finished_at, dead_letter_reason, dead_letter_description
+    """,
+)
+
+
+def claim_deferred(
+    connection: Connection,
+    queue: str,
+    ids: Sequence[int],
+    *,
+    now: int,
+    secret: str,
+    worker: str | None,
+    lock_duration: int | None,
+) -> list[MessageRow]:
+    """Take those of `ids` that are deferred in the queue; each counts a delivery."""
+    rows = CLAIM_DEFERRED.all(
+        connection,
+        queue=queue,
+        ids=json.dumps(list(ids)),
+        now=now,
+        secret=secret,
+        worker=worker,
+        lock_duration=lock_duration,
+    )
+    return in_claim_order(rows)
+
+
+# Served by mqlite_messages_active, like CLAIM.
+CLAIM_AND_DELETE = Statement(
+    """
+    DELETE FROM mqlite_messages
+     WHERE id IN (SELECT id FROM mqlite_messages
+                   WHERE queue = %(queue)s AND state = 'active' AND blocked = 0
+                     AND (expires_at = 0 OR expires_at > %(now)s)
+                     AND (SELECT paused FROM mqlite_queues WHERE name = %(queue)s) = 0
+                   ORDER BY priority DESC, id
+                   LIMIT %(limit)s)
+    RETURNING id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
+              locked_at, locked_until, lock_token, locked_by, delivery_count + 1,
+              max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
+              content_type, properties, body, errors, result, finished_at, dead_letter_reason,
+              dead_letter_description
+    """,
+)
+
+
+def claim_and_delete(
+    connection: Connection, queue: str, *, now: int, limit: int
+) -> list[MessageRow]:
+    """Take at most `limit` messages for good: no lease, no second delivery, whatever happens."""
+    return in_claim_order(CLAIM_AND_DELETE.all(connection, queue=queue, now=now, limit=limit))
+
+
+# A read, so that an idle worker never takes the write lock.
+CLAIMABLE = Statement(
+    """
+    SELECT q.name
+      FROM mqlite_queues AS q
+     WHERE q.paused = 0
+       AND EXISTS (SELECT 1 FROM mqlite_messages AS m
+                    WHERE m.queue = q.name AND m.state = 'active' AND m.blocked = 0
+                      AND (m.expires_at = 0 OR m.expires_at > %(now)s))
+    """,
+)
+
+
+def claimable_queues(connection: Connection, *, now: int) -> set[str]:
+    """The queues a claim would find something in."""
+    return {name for (name,) in CLAIMABLE.all(connection, now=now)}
+
+
+QUEUE_EXISTS = Statement("SELECT 1 FROM mqlite_queues WHERE name = %(queue)s")
+
+
+def queue_exists(connection: Connection, queue: str) -> bool:
+    """Tells an empty queue from one that is not there."""
+    return QUEUE_EXISTS.one(connection, queue=queue) is not None
+
+
+ATTEMPT_LIFE_MS = 30 * 60_000
+"""How long the answer to an attempt is remembered."""
+
+# Only what is still under the very lease that was granted: the rest is settled or lost.
+REPLAY_ATTEMPT = Statement(
+    """
+    SELECT m.id, m.queue, m.state, m.priority, m.line, m.blocked, m.visible_at, m.enqueued_at,
+           m.expires_at, m.locked_at, m.locked_until, m.lock_token, m.locked_by, m.delivery_count,
+           m.max_delivery_count, m.message_id, m.correlation_id, m.reply_to, m.group_id, m.subject,
+           m.content_type, m.properties, m.body, m.errors, m.result, m.finished_at,
+           m.dead_letter_reason, m.dead_letter_description
+      FROM mqlite_receive_attempts AS a
+     CROSS JOIN json_each(a.leases) AS lease
+     CROSS JOIN mqlite_messages AS m ON m.id = json_extract(lease.value, '$[0]')
+     WHERE a.queue = %(queue)s AND a.attempt_id = %(attempt_id)s AND a.expires_at > %(now)s
+       AND m.lock_token = json_extract(lease.value, '$[1]')
+       AND m.state = 'locked' AND m.locked_until > %(now)s
+    """,
+)
+
+KNOWN_ATTEMPT = Statement(
+    """
+    SELECT 1 FROM mqlite_receive_attempts
+     WHERE queue = %(queue)s AND attempt_id = %(attempt_id)s AND expires_at > %(now)s
+    """,
+)
+
+
+def replay_attempt(
+    connection: Connection, queue: str, attempt_id: str, *, now: int
+) -> list[MessageRow] | None:
+    """What the attempt was given and still holds; None if it was given nothing, or is forgotten."""
+    known = KNOWN_ATTEMPT.all(connection, queue=queue, attempt_id=attempt_id, now=now)
+    if not known:
+        return None
+    rows = REPLAY_ATTEMPT.all(connection, queue=queue, attempt_id=attempt_id, now=now)
+    return in_claim_order(rows)
+
+
+REMEMBER_ATTEMPT = Statement(
+    """
+    INSERT INTO mqlite_receive_attempts (queue, attempt_id, leases, expires_at)
+    VALUES (%(queue)s, %(attempt_id)s, %(leases)s, %(expires_at)s)
+    ON CONFLICT (queue, attempt_id) DO UPDATE
+       SET leases = excluded.leases, expires_at = excluded.expires_at
+    """,
+)
+
+
+def remember_attempt(
+    connection: Connection, queue: str, attempt_id: str, rows: Sequence[MessageRow], *, now: int
+) -> None:
+    """Note what the attempt has been given."""
+    REMEMBER_ATTEMPT.run(
+        connection,
+        queue=queue,
+        attempt_id=attempt_id,
+        leases=json.dumps([(row.id, row.lock_token) for row in rows]),
+        expires_at=now + ATTEMPT_LIFE_MS,
+    )
+
+
+# Served by mqlite_attempts_expiry (expires_at).
+PRUNE_ATTEMPTS = Statement(
+    """
+    DELETE FROM mqlite_receive_attempts
+     WHERE (queue, attempt_id) IN (SELECT queue, attempt_id FROM mqlite_receive_attempts
+                                    WHERE expires_at <= %(now)s
+                                    LIMIT %(limit)s)
+    """,
+)
+
+
+def prune_attempts(connection: Connection, *, now: int, limit: int) -> int:
+    """Forget at most `limit` attempts that are over."""
+    return PRUNE_ATTEMPTS.run(connection, now=now, limit=limit)

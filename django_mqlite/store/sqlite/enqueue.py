@@ -1,0 +1,268 @@
+"""A message enters a queue."""
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from ...exceptions import DuplicateConflict, GroupRequired, PriorityRefused, QueueNotFound
+from ...message import TASK
+from ...types import NewMessage
+from .base import Connection, Statement
+from .queues import queue_names
+
+# A key whose window is over is as good as none.
+KNOWN_KEY = Statement(
+    """
+    SELECT message, data_sha256 FROM mqlite_dedup
+     WHERE queue = %(queue)s AND key = %(key)s AND expires_at > %(now)s
+    """,
+)
+
+
+def original_of(connection: Connection, message: NewMessage, *, now: int) -> int | None:
+    """The id of the message this one repeats, or None for a new one.
+
+    Raises DuplicateConflict where the key has been used with other data. The window outlives the
+    message, so the id may be of one that is long done.
+    """
+    row = KNOWN_KEY.one(connection, queue=message.queue, key=_key(message), now=now)
+    if row is None:
+        return None
+    original, data_sha256 = row
+    if data_sha256 != _data_sha256(message):
+        raise DuplicateConflict(message.queue, message.message_id, original)
+    return int(original)
+
+
+REMEMBER_KEY = Statement(
+    """
+    INSERT INTO mqlite_dedup (queue, key, data_sha256, message, expires_at)
+    SELECT name, %(key)s, %(data_sha256)s, %(id)s, %(now)s + dedup_window_ms
+      FROM mqlite_queues
+     WHERE name = %(queue)s
+    ON CONFLICT (queue, key) DO UPDATE
+       SET data_sha256 = excluded.data_sha256, message = excluded.message,
+           expires_at = excluded.expires_at
+    """,
+)
+
+
+def remember_key(connection: Connection, message: NewMessage, id: int, *, now: int) -> None:
+    """Open the window of a message that has just been stored under `id`."""
+    REMEMBER_KEY.run(
+        connection,
+        queue=message.queue,
+        key=_key(message),
+        data_sha256=_data_sha256(message),
+        id=id,
+        now=now,
+    )
+
+
+def _key(message: NewMessage) -> str:
+    """The prefix keeps a message id that looks like a hash apart from the hash."""
+    return f"id:{message.message_id}" if message.message_id else f"data:{_data_sha256(message)}"
+
+
+def _data_sha256(message: NewMessage) -> str:
+    """The hash of the body and its content type: 1 and "1" have the same bytes.
+
+    The function that a task calls is a part of the call, and stands in the subject.
+    """
+    function = message.subject if message.content_type == TASK else None
+    head = f"{message.content_type}\0{function or ''}\0"
+    return sha256(head.encode() + message.body).hexdigest()
+
+
+# Served by mqlite_dedup_expiry (expires_at).
+PRUNE_KEYS = Statement(
+    """
+    DELETE FROM mqlite_dedup
+     WHERE (queue, key) IN (SELECT queue, key FROM mqlite_dedup
+                             WHERE expires_at <= %(now)s
+                             LIMIT %(limit)s)
+    """,
+)
+
+
+def prune_keys(connection: Connection, *, now: int, limit: int) -> int:
+    """Forget at most `limit` keys whose window is over."""
+    return PRUNE_KEYS.run(connection, now=now, limit=limit)
+
+
+class Stored(NamedTuple):
+    """What became of a new message. `line` None: it keeps no order."""
+
+    id: int
+    state: str
+    line: str | None
+    expires_at: int
+
+
+# One statement where nothing needs a look first: the queue's row is found, asked for its rules and
+# its ceiling on the time to live, and the message stored. No row back means a rule said no.
+#
+# `blocked` starts at 1 in a line; the trigger mqlite_line_join lets the head pass.
+ENQUEUE = Statement(
+    """
+    INSERT INTO mqlite_messages (
+        queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
+        max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
+        content_type, properties, body)
+    SELECT name,
+           CASE WHEN %(visible_at)s > %(now)s THEN 'scheduled' ELSE 'active' END,
+           %(priority)s,
+           CASE ordering_mode WHEN 'strict_fifo' THEN '' ELSE %(group_id)s END,
+           ordering_mode = 'strict_fifo' OR %(group_id)s IS NOT NULL,
+           %(visible_at)s, %(now)s,
+           CASE WHEN %(ttl)s = 0 AND default_ttl_ms = 0 THEN 0
+                WHEN %(ttl)s = 0 THEN %(visible_at)s + default_ttl_ms
+                WHEN default_ttl_ms = 0 THEN %(visible_at)s + %(ttl)s
+                ELSE %(visible_at)s + min(%(ttl)s, default_ttl_ms) END,
+           %(max_delivery_count)s, %(message_id)s, %(correlation_id)s, %(reply_to)s, %(group_id)s,
+           %(subject)s, %(content_type)s, %(properties)s, %(body)s
+      FROM mqlite_queues
+     WHERE name = %(queue)s
+       AND (dedup_window_ms = 0 OR %(deduplicated)s)
+       AND (ordering_mode <> 'group_fifo' OR %(group_id)s IS NOT NULL)
+       AND (ordering_mode <> 'strict_fifo' OR %(priority)s = 0)
+    RETURNING id, state, line, expires_at
+    """,
+)
+
+
+def enqueue(
+    connection: Connection, message: NewMessage, *, now: int, deduplicated: bool = False
+) -> Stored | None:
+    """Store the message, or None where the queue's rules want a look first: ask needs_look().
+
+    `deduplicated` says that the queue's window has been asked already.
+    """
+    row = ENQUEUE.one(
+        connection,
+        now=now,
+        deduplicated=deduplicated,
+        queue=message.queue,
+        visible_at=message.visible_from(now),
+        ttl=message.ttl_ms,
+        priority=message.priority,
+        max_delivery_count=message.max_delivery_count,
+        message_id=message.message_id,
+        correlation_id=message.correlation_id,
+        reply_to=message.reply_to,
+        group_id=message.group_id,
+        subject=message.subject,
+        content_type=message.content_type,
+        properties=message.properties,
+        body=message.body,
+    )
+    return Stored._make(row) if row else None
+
+
+# Many in one statement and one pass. The bodies travel as one BLOB and are cut out by offset,
+# because JSON cannot carry arbitrary bytes; ORDER BY keeps the ids in the order given. substr() of
+# an empty BLOB is NULL.
+ENQUEUE_MANY = Statement(
+    """
+    INSERT INTO mqlite_messages (
+        queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
+        max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
+        content_type, properties, body)
+    SELECT name,
+           CASE WHEN visible_at > %(now)s THEN 'scheduled' ELSE 'active' END,
+           priority,
+           CASE ordering_mode WHEN 'strict_fifo' THEN '' ELSE group_id END,
+           ordering_mode = 'strict_fifo' OR group_id IS NOT NULL,
+           visible_at, %(now)s,
+           CASE WHEN ttl = 0 AND default_ttl_ms = 0 THEN 0
+                WHEN ttl = 0 THEN visible_at + default_ttl_ms
+                WHEN default_ttl_ms = 0 THEN visible_at + ttl
+                ELSE visible_at + min(ttl, default_ttl_ms) END,
+           own_max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
+           content_type, properties,
+           coalesce(substr(%(bodies)s, body_start, body_length), x'')
+      FROM (SELECT key AS place,
+                   json_extract(value, '$[0]') AS visible_at,
+                   json_extract(value, '$[1]') AS ttl,
+                   json_extract(value, '$[2]') AS priority,
+                   json_extract(value, '$[3]') AS own_max_delivery_count,
+                   json_extract(value, '$[4]') AS message_id,
+                   json_extract(value, '$[5]') AS correlation_id,
+                   json_extract(value, '$[6]') AS reply_to,
+                   json_extract(value, '$[7]') AS group_id,
+                   json_extract(value, '$[8]') AS subject,
+                   json_extract(value, '$[9]') AS content_type,
+                   json_extract(value, '$[10]') AS properties,
+                   json_extract(value, '$[11]') AS body_start,
+                   json_extract(value, '$[12]') AS body_length
+              FROM json_each(%(drafts)s))
+     CROSS JOIN mqlite_queues
+     WHERE name = %(queue)s
+       AND dedup_window_ms = 0
+       AND (ordering_mode <> 'group_fifo' OR group_id IS NOT NULL)
+       AND (ordering_mode <> 'strict_fifo' OR priority = 0)
+     ORDER BY place
+    RETURNING id, state, line, expires_at
+    """,
+)
+
+
+def enqueue_many(
+    connection: Connection, messages: Sequence[NewMessage], *, now: int
+) -> list[Stored]:
+    """Store the messages of one queue, ids in the order given; fewer rows than messages: roll back.
+
+    That many passed the queue's rules; needs_look() says for the others what was wrong.
+    """
+    drafts, start = [], 1
+    for message in messages:
+        drafts.append(_encoded(message, start, now))
+        start += len(message.body)
+    rows = ENQUEUE_MANY.all(
+        connection,
+        queue=messages[0].queue,
+        now=now,
+        drafts=json.dumps(drafts),
+        bodies=b"".join(message.body for message in messages),
+    )
+    return sorted(map(Stored._make, rows))
+
+
+def _encoded(message: NewMessage, start: int, now: int) -> tuple[object, ...]:
+    return (
+        message.visible_from(now),
+        message.ttl_ms,
+        message.priority,
+        message.max_delivery_count,
+        message.message_id,
+        message.correlation_id,
+        message.reply_to,
+        message.group_id,
+        message.subject,
+        message.content_type,
+        message.properties,
+        start,
+        len(message.body),
+    )
+
+
+QUEUE_RULES = Statement(
+    "SELECT ordering_mode, dedup_window_ms FROM mqlite_queues WHERE name = %(queue)s",
+)
+
+
+def needs_look(connection: Connection, queue: str, messages: Sequence[NewMessage]) -> bool:
+    """Whether the queue has a window that must be asked before a message is stored.
+
+    Raises QueueNotFound, GroupRequired or PriorityRefused where its rules refuse one of them.
+    """
+    row = QUEUE_RULES.one(connection, queue=queue)
+    if row is None:
+        raise QueueNotFound(queue, queue_names(connection))
+    ordering_mode, dedup_window_ms = row
+    if ordering_mode == "group_fifo" and any(m.group_id is None for m in messages):
+        raise GroupRequired(queue)
+    if ordering_mode == "strict_fifo" and any(m.priority for m in messages):
+        raise PriorityRefused(queue)
+    return bool(dedup_window_ms)

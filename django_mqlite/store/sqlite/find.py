@@ -1,0 +1,298 @@
+"""Messages are looked at and left alone."""
+
+from typing import Any, NamedTuple
+
+from ...types import MAX_INTEGER, State
+from .base import Connection, MessageRow, Statement
+
+# At work, next, later, set aside, over: the order in which a list has its states, each part served
+# by the partial index of its state, which holds all it asks for. One statement, because a page has
+# to ask them all where most of them are empty. What sorts a part is returned with it: the order of
+# a UNION ALL is nobody's promise.
+STANDING_IDS = Statement(
+    """
+    SELECT section, name, first, second, third
+      FROM (SELECT 0 AS section, q.name, m.locked_until AS first, 0 AS second, m.id AS third
+              FROM mqlite_queues AS q
+             CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+             WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
+               AND m.state = 'locked'
+               AND (%(state)s IS NULL OR %(state)s = 'locked')
+             ORDER BY q.name, m.locked_until, m.id
+             LIMIT CASE WHEN 0 < %(section)s THEN 0 ELSE %(limit)s END
+            OFFSET CASE WHEN 0 = %(section)s THEN %(place)s ELSE 0 END)
+     UNION ALL
+    SELECT section, name, first, second, third
+      FROM (SELECT 1 AS section, q.name, m.blocked AS first, -m.priority AS second, m.id AS third
+              FROM mqlite_queues AS q
+             CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+             WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
+               AND m.state = 'active'
+               AND (%(state)s IS NULL OR %(state)s = 'active')
+             ORDER BY q.name, m.blocked, m.priority DESC, m.id
+             LIMIT CASE WHEN 1 < %(section)s THEN 0 ELSE %(limit)s END
+            OFFSET CASE WHEN 1 = %(section)s THEN %(place)s ELSE 0 END)
+     UNION ALL
+    SELECT section, name, first, second, third
+      FROM (SELECT 2 AS section, q.name, m.visible_at AS first, 0 AS second, m.id AS third
+              FROM mqlite_queues AS q
+             CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+             WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
+               AND m.state = 'scheduled'
+               AND (%(state)s IS NULL OR %(state)s = 'scheduled')
+             ORDER BY q.name, m.visible_at, m.id
+             LIMIT CASE WHEN 2 < %(section)s THEN 0 ELSE %(limit)s END
+            OFFSET CASE WHEN 2 = %(section)s THEN %(place)s ELSE 0 END)
+     UNION ALL
+    SELECT section, name, first, second, third
+      FROM (SELECT 3 AS section, q.name, 0 AS first, 0 AS second, m.id AS third
+              FROM mqlite_queues AS q
+             CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+             WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
+               AND m.state = 'deferred'
+               AND (%(state)s IS NULL OR %(state)s = 'deferred')
+             ORDER BY q.name, m.id
+             LIMIT CASE WHEN 3 < %(section)s THEN 0 ELSE %(limit)s END
+            OFFSET CASE WHEN 3 = %(section)s THEN %(place)s ELSE 0 END)
+     UNION ALL
+    SELECT section, name, first, second, third
+      FROM (SELECT 4 AS section, q.name, -m.finished_at AS first, 0 AS second, -m.id AS third
+              FROM mqlite_queues AS q
+             CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+             WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
+               AND m.state = 'dead_lettered'
+               AND (%(state)s IS NULL OR %(state)s = 'dead_lettered')
+             ORDER BY q.name, m.finished_at DESC, m.id DESC
+             LIMIT CASE WHEN 4 < %(section)s THEN 0 ELSE %(limit)s END
+            OFFSET CASE WHEN 4 = %(section)s THEN %(place)s ELSE 0 END)
+     UNION ALL
+    SELECT section, name, first, second, third
+      FROM (SELECT 5 AS section, q.name, -m.finished_at AS first, 0 AS second, -m.id AS third
+              FROM mqlite_queues AS q
+             CROSS JOIN mqlite_messages AS m ON m.queue = q.name
+             WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
+               AND m.state = 'completed'
+               AND (%(state)s IS NULL OR %(state)s = 'completed')
+             ORDER BY q.name, m.finished_at DESC, m.id DESC
+             LIMIT CASE WHEN 5 < %(section)s THEN 0 ELSE %(limit)s END
+            OFFSET CASE WHEN 5 = %(section)s THEN %(place)s ELSE 0 END)
+    """,
+)
+
+# Served by mqlite_messages_died (finished_at, id): of all queues. Every time is at least 0.
+DIED_IDS = Statement(
+    """
+    SELECT id FROM mqlite_messages
+     WHERE state = 'dead_lettered' AND finished_at >= 0
+     ORDER BY finished_at DESC, id DESC
+     LIMIT %(limit)s OFFSET %(place)s
+    """,
+)
+
+# From id to id: an offset would read the rows it leaves out.
+NEWEST_IDS = Statement(
+    """
+    SELECT id FROM mqlite_messages
+     WHERE id < %(place)s
+     ORDER BY id DESC
+     LIMIT %(limit)s
+    """,
+)
+
+# Served by mqlite_messages_group_id (group_id).
+GROUP_IDS = Statement(
+    """
+    SELECT id FROM mqlite_messages
+     WHERE group_id = %(group)s AND id < %(place)s
+       AND (%(queue)s IS NULL OR queue = %(queue)s)
+       AND (%(state)s IS NULL OR state = %(state)s)
+     ORDER BY id DESC
+     LIMIT %(limit)s
+    """,
+)
+
+# Each finds a few at most, and the subject comes in order: of an index each.
+REMEMBERED_IDS = Statement(
+    """
+    SELECT id FROM mqlite_messages
+     WHERE (%(queue)s IS NULL OR queue = %(queue)s)
+       AND (%(state)s IS NULL OR state = %(state)s)
+       AND (%(group)s IS NULL OR group_id = %(group)s)
+       AND id IN (SELECT id FROM mqlite_messages WHERE id = %(number)s
+                   UNION
+                  SELECT id FROM mqlite_messages WHERE message_id = %(text)s
+                   UNION
+                  SELECT id FROM mqlite_messages WHERE correlation_id = %(text)s)
+     ORDER BY id DESC
+     LIMIT %(limit)s OFFSET %(place)s
+    """,
+)
+
+# Served by mqlite_messages_subject (subject): the beginning of the subject, in its letters. The
+# greatest letter there is ends the range.
+SUBJECT_IDS = Statement(
+    """
+    SELECT id FROM mqlite_messages
+     WHERE subject >= %(text)s AND subject < %(text)s || char(1114111)
+       AND (%(queue)s IS NULL OR queue = %(queue)s)
+       AND (%(state)s IS NULL OR state = %(state)s)
+       AND (%(group)s IS NULL OR group_id = %(group)s)
+     ORDER BY subject, id
+     LIMIT %(limit)s OFFSET %(place)s
+    """,
+)
+
+
+class Wanted(NamedTuple):
+    """Which messages; None leaves it open. `text` is an id or the beginning of a subject."""
+
+    queue: str | None = None
+    state: str | None = None
+    group: str | None = None
+    text: str | None = None
+
+
+class Place(NamedTuple):
+    """Where a page begins: in which section, and how far in it; -1 is its beginning."""
+
+    section: int = 0
+    within: int = -1
+
+
+class Section(NamedTuple):
+    """A part of the list with an order of its own. `by_id`: a place in it is the id before it."""
+
+    statement: Statement
+    values: dict[str, Any]
+    by_id: bool = False
+
+
+def find(
+    connection: Connection, wanted: Wanted, *, limit: int, place: Place
+) -> tuple[list[int], Place | None]:
+    """The ids of one page, and where the next one begins, None for nowhere."""
+    sections = _sections(wanted)
+    if not sections:
+        return _standing(connection, wanted, limit=limit, place=place)
+    found: list[int] = []
+    for number in range(place.section, len(sections)):
+        section = sections[number]
+        within = place.within if number == place.section else -1
+        left = limit - len(found)
+        ids = _ids(connection, section, within, limit=left + 1)
+        found += ids[:left]
+        if len(ids) > left:
+            if left == 0:
+                return found, Place(number)
+            return found, Place(number, ids[left - 1] if section.by_id else max(within, 0) + left)
+    return found, None
+
+
+def _ids(connection: Connection, section: Section, within: int, *, limit: int) -> list[int]:
+    beginning = MAX_INTEGER if section.by_id else 0
+    values = section.values | {"limit": limit, "place": beginning if within < 0 else within}
+    return [id for (id,) in section.statement.all(connection, **values)]
+
+
+def _standing(
+    connection: Connection, wanted: Wanted, *, limit: int, place: Place
+) -> tuple[list[int], Place | None]:
+    """Of one queue or one state or both: the states are the sections."""
+    within = max(place.within, 0)
+    rows = STANDING_IDS.all(
+        connection,
+        queue=wanted.queue,
+        state=wanted.state,
+        section=place.section,
+        place=within,
+        limit=limit + 1,
+    )
+    page = sorted(rows)[:limit]
+    ids = [abs(row[-1]) for row in page]  # the latest first is by the id below zero
+    if len(rows) <= limit:
+        return ids, None
+    section = page[-1][0]
+    taken = sum(row[0] == section for row in page)
+    return ids, Place(section, taken + (within if section == place.section else 0))
+
+
+def _sections(wanted: Wanted) -> list[Section]:
+    """None of them for the messages of a queue or a state."""
+    if wanted.text:
+        return _by_text(wanted, wanted.text)
+    if wanted.group is not None:
+        return [Section(GROUP_IDS, wanted._asdict(), by_id=True)]
+    if wanted.queue is None and wanted.state is None:
+        return [Section(NEWEST_IDS, {}, by_id=True)]
+    if wanted.queue is None and wanted.state == State.DEAD_LETTERED:
+        return [Section(DIED_IDS, {})]
+    return []
+
+
+def _by_text(wanted: Wanted, text: str) -> list[Section]:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
+    values = wanted._asdict()
+    return [Section(REMEMBERED_IDS, values | {"number": number}), Section(SUBJECT_IDS, values)]
+
+
+# Served by mqlite_messages_active: first the heads in claim order, then those behind them.
+PEEK = Statement(
+    """
+    SELECT id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
+           locked_at, locked_until, lock_token, locked_by, delivery_count, max_delivery_count,
+           message_id, correlation_id, reply_to, group_id, subject, content_type, properties,
+           body, errors, result, finished_at, dead_letter_reason, dead_letter_description
+      FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'active'
+     ORDER BY blocked, priority DESC, id
+     LIMIT %(limit)s
+    """,
+)
+
+
+def peek(connection: Connection, queue: str, *, limit: int) -> list[MessageRow]:
+    """The next messages in claim order, without a lease and without counting a delivery."""
+    return [MessageRow._make(row) for row in PEEK.all(connection, queue=queue, limit=limit)]
+
+
+PEEK_DEAD_LETTERS = Statement(
+    """
+    SELECT id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
+           locked_at, locked_until, lock_token, locked_by, delivery_count, max_delivery_count,
+           message_id, correlation_id, reply_to, group_id, subject, content_type, properties,
+           body, errors, result, finished_at, dead_letter_reason, dead_letter_description
+      FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'dead_lettered'
+     ORDER BY finished_at, id
+     LIMIT %(limit)s
+    """,
+)
+
+
+def peek_dead_letters(connection: Connection, queue: str, *, limit: int) -> list[MessageRow]:
+    """The oldest dead letters of the queue."""
+    rows = PEEK_DEAD_LETTERS.all(connection, queue=queue, limit=limit)
+    return [MessageRow._make(row) for row in rows]
+
+
+# By the primary key: what has come since.
+ARRIVALS = Statement(
+    """
+    SELECT id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
+           locked_at, locked_until, lock_token, locked_by, delivery_count, max_delivery_count,
+           message_id, correlation_id, reply_to, group_id, subject, content_type, properties,
+           body, errors, result, finished_at, dead_letter_reason, dead_letter_description
+      FROM mqlite_messages
+     WHERE id > %(after)s AND (%(queue)s IS NULL OR queue = %(queue)s)
+     ORDER BY id
+     LIMIT %(limit)s
+    """,
+)
+
+
+def arrivals(
+    connection: Connection, queue: str | None, *, after: int, limit: int
+) -> list[MessageRow]:
+    """The first messages of the queue, or of any, that were stored after the one with that id."""
+    rows = ARRIVALS.all(connection, queue=queue, after=after, limit=limit)
+    return [MessageRow._make(row) for row in rows]

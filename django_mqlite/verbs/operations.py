@@ -1,0 +1,50 @@
+"""A person steps in: cancel, run now, release a lease."""
+
+from functools import partial
+from typing import Any
+
+from .. import timing
+from ..doorbell import ring
+from ..signals import tell_released
+from ..store import sqlite as store
+from ..transactions import after_commit, write_transaction
+from ..types import clamped, fingerprint
+from .base import VerbManager
+
+
+class SteerVerbs(VerbManager[Any]):
+    """What nobody's code does on its own."""
+
+    def cancel(self, id: int) -> bool:
+        """Delete a scheduled message that was never delivered; False if it is not such a one."""
+        with write_transaction(self.using_alias) as connection:
+            return store.operations.cancel(connection, clamped(id))
+
+    def run_now(self, id: int) -> bool:
+        """Make a scheduled message due, also one that backs off; False if it is not scheduled.
+
+        Its place in its group stays, and so does the end of its time to live.
+        """
+        with write_transaction(self.using_alias) as connection:
+            is_due = store.operations.run_now(connection, clamped(id), now=timing.now_ms())
+            if is_due:
+                after_commit(self.using_alias, partial(ring, self.using_alias))
+        return is_due
+
+    def release(self, id: int, *, seen: str, reason: str = "released by hand") -> bool:
+        """End the lease that was seen: back to work at once, at its bound to the dead letters.
+
+        `seen` is the `lease_fingerprint` of the message when somebody decided: False, and nothing
+        is written, if it has another lease or none by now. The delivery stays counted, `reason`
+        is remembered in `errors`, and whoever held the lease gets LockLost when it settles.
+        """
+        using = self.using_alias
+        with write_transaction(using) as connection:
+            token = store.release.held_token(connection, clamped(id))
+            if token is None or fingerprint(token) != seen:
+                return False
+            now = timing.now_ms()
+            released = store.release.release_lease(connection, id, token, reason=reason, now=now)
+            tell = partial(tell_released, self.model, using, released, now, reason)
+            after_commit(using, tell)
+        return bool(released)

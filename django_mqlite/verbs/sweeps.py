@@ -1,0 +1,180 @@
+"""What the reaper does to messages, one bounded batch and one transaction at a time."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from django.db import connections
+
+from .. import timing
+from ..conf import get_settings
+from ..doorbell import ring
+from ..guard import get_logger
+from ..models import Message
+from ..signals import tell_expired, tell_released
+from ..store import sqlite as store
+from ..transactions import after_commit, write_transaction
+from ..types import Lease
+from .dead_letters import named, referenced
+
+logger = get_logger("django_mqlite")
+
+
+def release_expired(using: str, *, limit: int) -> int:
+    """End at most `limit` leases that ran out: back to work, at the bound to the dead letters."""
+    with write_transaction(using) as connection:
+        now = timing.now_ms()
+        released = store.release.release_expired(connection, now=now, limit=limit)
+        if released:
+            tell = partial(tell_released, Message, using, released, now, "its lease ran out")
+            after_commit(using, tell)
+    return len(released)
+
+
+def release_worker(using: str, worker: str, *, reason: str, limit: int) -> int:
+    """End at most `limit` leases of a worker that is gone, whatever is left of them."""
+    with write_transaction(using) as connection:
+        now = timing.now_ms()
+        released = store.release.release_worker(
+            connection, worker, reason=reason, now=now, limit=limit
+        )
+        if released:
+            tell = partial(
+                tell_released, Message, using, released, now, f"worker {worker} died: {reason}"
+            )
+            after_commit(using, tell)
+    return len(released)
+
+
+def interrupt(using: str, leases: Sequence[Lease], *, reason: str) -> set[int]:
+    """End these leases because their worker has to stop; the ids of the messages given back.
+
+    The deliveries are not counted, see `store.release.interrupt`.
+    """
+    if not leases:
+        return set()
+    with write_transaction(using) as connection:
+        now = timing.now_ms()
+        released = store.release.interrupt(connection, leases, reason=reason, now=now)
+        tell = partial(tell_released, Message, using, released, now, f"interrupted: {reason}")
+        after_commit(using, tell)
+    return {message.message_id for message in released}
+
+
+def activate_due(using: str, *, limit: int) -> int:
+    """Make at most `limit` scheduled messages claimable whose time has come."""
+    with write_transaction(using) as connection:
+        count = store.release.activate_due(connection, now=timing.now_ms(), limit=limit)
+        if count:
+            after_commit(using, partial(ring, using))
+    return count
+
+
+def expire(using: str, *, limit: int) -> int:
+    """End at most `limit` messages whose time to live is over: dead letters, or gone."""
+    bury, discard = store.release.expired(connections[using], now=timing.now_ms(), limit=limit)
+    buried = 0
+    if bury:
+        with write_transaction(using) as connection:
+            buried = _bury(connection, bury)
+    return buried + _sparing(using, discard, _discard, _bury)
+
+
+def _bury(connection: Any, ids: Sequence[int]) -> int:
+    buried = store.release.bury_expired(connection, ids, now=timing.now_ms())
+    using = connection.alias
+    after_commit(using, partial(tell_expired, Message, using, buried))
+    return len(buried)
+
+
+def _discard(connection: Any, ids: Sequence[int]) -> int:
+    after_commit(connection.alias, partial(ring, connection.alias))
+    return store.release.discard_expired(connection, ids, now=timing.now_ms())
+
+
+def prune_completed(using: str, *, limit: int) -> int:
+    """Delete at most `limit` completed messages that their queue has kept long enough."""
+    ids = store.retention.completed_to_prune(connections[using], now=timing.now_ms(), limit=limit)
+    return _sparing(using, ids, store.retention.prune_completed, _keep_longer)
+
+
+def prune_dead_letters(using: str, *, limit: int) -> int:
+    """Delete at most `limit` dead letters beyond their queue's age, count or bytes, oldest first.
+
+    A queue's 0 inherits MQLITE['DLQ_MAX_AGE'], ['DLQ_MAX_COUNT'], ['DLQ_MAX_BYTES'].
+    """
+    doomed = _doomed(connections[using], limit=limit)
+    return _sparing(using, doomed, store.dead_letters.purge, _keep_longer)
+
+
+def _keep_longer(connection: Any, ids: Sequence[int]) -> int:
+    for id in ids:
+        store.retention.keep_longer(connection, id, now=timing.now_ms())
+    return 0
+
+
+Act = Callable[[Any, Sequence[int]], int]
+
+
+def _sparing(using: str, ids: Sequence[int], act: Act, spare: Act) -> int:
+    """Do `act` to these messages, `spare` those that a foreign key refers to; how many it did.
+
+    One that must stay for the project's sake must neither keep the rest nor come up again at once.
+    """
+    if not ids:
+        return 0
+    with write_transaction(using) as connection:
+        kept = sorted(referenced(connection, ids))
+        if kept:
+            logger.warning("a foreign key refers to messages that stay: %s", named(kept))
+            spare(connection, kept)
+        return act(connection, [id for id in ids if id not in kept])
+
+
+def _doomed(connection: Any, *, limit: int) -> list[int]:
+    now = timing.now_ms()
+    doomed: list[int] = []
+    for bounds in store.retention.dead_letter_bounds(connection):
+        if len(doomed) < limit:
+            doomed += _beyond(connection, bounds, now=now, limit=limit - len(doomed))
+    return doomed
+
+
+def _beyond(connection: Any, own: store.retention.Bounds, *, now: int, limit: int) -> list[int]:
+    settings = get_settings()
+    doomed: dict[int, None] = {}  # in order, each once
+    age = own.max_age_ms or settings.dlq_max_age_ms
+    count = own.max_count or settings.dlq_max_count
+    size = own.max_bytes or settings.dlq_max_bytes
+    if age > 0:
+        old = store.retention.too_old(connection, own.queue, max_age=age, now=now, limit=limit)
+        doomed |= dict.fromkeys(old)
+    if count > 0:
+        many = store.retention.too_many(connection, own.queue, max_count=count, limit=limit)
+        doomed |= dict.fromkeys(many)
+    if size > 0:
+        large = store.retention.too_large(connection, own.queue, max_bytes=size, limit=limit)
+        doomed |= dict.fromkeys(large)
+    return list(doomed)[:limit]
+
+
+def forget(using: str, *, limit: int) -> int:
+    """Delete at most `limit` each of receipts, attempts and deduplication keys that are over."""
+    if not store.retention.records_to_forget(connections[using], now=timing.now_ms()):
+        return 0
+    with write_transaction(using) as connection:
+        now = timing.now_ms()
+        return max(
+            store.settle.prune_receipts(connection, now=now, limit=limit),
+            store.claim.prune_attempts(connection, now=now, limit=limit),
+            store.enqueue.prune_keys(connection, now=now, limit=limit),
+        )
+
+
+def next_event_in(using: str) -> float | None:
+    """Seconds until a sweep has something to do, 0 if it has now, None if nothing is to come.
+
+    A read: it takes no write lock.
+    """
+    at = store.release.next_event(connections[using])
+    return None if at is None else max(0.0, (at - timing.now_ms()) / 1000)
