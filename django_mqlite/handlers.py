@@ -5,7 +5,7 @@ import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
@@ -15,10 +15,7 @@ from .conf import get_settings
 from .exceptions import HandlersNotImported, NoHandler, NothingHasRun
 from .timing import Duration, milliseconds
 
-if TYPE_CHECKING:
-    from .models import Message
-
-HandlerFunction = Callable[["Message"], Awaitable[object] | object]
+HandlerFunction = Callable[[Any], Awaitable[object] | object]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -219,7 +216,7 @@ class Kind:
     """
 
     content_type: str
-    handler_of: Callable[["Message"], Handler]
+    handler_of: Callable[[Any], Handler]
     queues: Callable[[], Iterable[str]]
     discover: Callable[[], None]
 
@@ -237,7 +234,7 @@ def queues_of_kinds() -> set[str]:
     return {queue for kind in _kinds.values() for queue in kind.queues()}
 
 
-def handler_of(message: "Message", handlers: Mapping[str, Handler]) -> Handler:
+def handler_of(message: Any, handlers: Mapping[str, Handler]) -> Handler:
     """What handles the message; where nothing does, a handler that says so by raising NoHandler."""
     if message.read_error is not None:
         return Handler(queue=message.queue, function=_raise_read_error)
@@ -247,10 +244,10 @@ def handler_of(message: "Message", handlers: Mapping[str, Handler]) -> Handler:
     return handlers.get(message.queue) or Handler(queue=message.queue, function=_refuse)
 
 
-def _refuse(message: "Message") -> None:
+def _refuse(message: Any) -> None:
     raise NoHandler(message.queue, message.content_type)
 
 
-def _raise_read_error(message: "Message") -> None:
+def _raise_read_error(message: Any) -> None:
     assert message.read_error is not None  # noqa: S101 - that is why it is called
     raise message.read_error

@@ -1,5 +1,6 @@
 """The public verbs: which connection, at what time, in which transaction."""
 
+from .verbs.base import M
 from .verbs.claim import ClaimVerbs
 from .verbs.dead_letters import DeadLetterManager
 from .verbs.enqueue import EnqueueVerbs
@@ -9,7 +10,7 @@ from .verbs.queues import QueueManager
 from .verbs.topics import SubscriptionManager
 
 
-class MessageManager(EnqueueVerbs, ClaimVerbs, SteerVerbs, LookVerbs):
+class MessageManager(EnqueueVerbs[M], ClaimVerbs[M], SteerVerbs[M], LookVerbs[M]):
     """Enqueue, claim, renew, settle; step in and look."""
 
 

@@ -152,7 +152,7 @@ class Queue(GuardedModel):
     created_at = EpochMillisecondsField(_("created at"))
     updated_at = EpochMillisecondsField(_("updated at"))
 
-    objects: ClassVar[QueueManager] = QueueManager()
+    objects: ClassVar[QueueManager["Queue"]] = QueueManager()  # type: ignore[assignment]
 
     class Meta:
         db_table = "mqlite_queues"
@@ -215,7 +215,7 @@ class Message(GuardedModel):
     interruptions = models.BigIntegerField(_("interruptions"), default=0)
     kept_until = EpochMillisecondsField(_("kept until"))
 
-    objects: ClassVar[MessageManager] = MessageManager()
+    objects: ClassVar[MessageManager["Message"]] = MessageManager()  # type: ignore[assignment]
 
     class Meta:
         db_table = "mqlite_messages"
@@ -351,14 +351,14 @@ class Message(GuardedModel):
         if not self._manager().settle(self, outcome, error=error):
             raise LockLost(self.queue, self.pk, verb)
 
-    def _manager(self) -> MessageManager:
+    def _manager(self) -> "MessageManager[Message]":
         return Message.objects.db_manager(self._state.db)
 
 
 class DeadLetter(Message):
     """A message that failed for good; the same row, under a name of its own in the admin."""
 
-    objects: ClassVar[DeadLetterManager] = DeadLetterManager()  # type: ignore[assignment]
+    objects: ClassVar[DeadLetterManager["DeadLetter"]] = DeadLetterManager()  # type: ignore[assignment]
 
     class Meta:
         proxy = True
@@ -374,7 +374,7 @@ class Subscription(GuardedModel):
     filter = models.TextField(_("filter"), default="", blank=True)
     created_at = EpochMillisecondsField(_("created at"))
 
-    objects: ClassVar[SubscriptionManager] = SubscriptionManager()
+    objects: ClassVar[SubscriptionManager["Subscription"]] = SubscriptionManager()  # type: ignore[assignment]
 
     class Meta:
         db_table = "mqlite_subscriptions"

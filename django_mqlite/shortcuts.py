@@ -49,7 +49,7 @@ def publish(
     return _messages(using).publish(topic, data, **options)
 
 
-def _messages(using: str | None) -> "MessageManager":
+def _messages(using: str | None) -> "MessageManager[Message]":
     """Looked up late, so that this module can be imported before the apps are ready."""
     message: type[Message] = apps.get_model("django_mqlite", "Message")
     return message.objects.db_manager(using)

@@ -156,7 +156,7 @@ class MqliteBackend(BaseTaskBackend):
         after_commit(str(message._state.db), send)
         return result
 
-    def _original(self, messages: "MessageManager", duplicate: "Message") -> Any:
+    def _original(self, messages: "MessageManager[Message]", duplicate: "Message") -> Any:
         original = messages.filter(pk=duplicate.pk).first()
         if original is None:
             raise TaskResultDoesNotExist(
@@ -165,7 +165,7 @@ class MqliteBackend(BaseTaskBackend):
             )
         return readable_result(original)
 
-    def _messages(self) -> "MessageManager":
+    def _messages(self) -> "MessageManager[Message]":
         """On the database that messages are written to, so that what was written is read.
 
         Raises ImproperlyConfigured where the app is not installed.
@@ -188,7 +188,7 @@ def _must_be_found(task: Any) -> None:
         raise InvalidTask(f"{task.module_path!r} is another task; a worker would run that one.")
 
 
-def _must_have_window(messages: "MessageManager", queue: str) -> None:
+def _must_have_window(messages: "MessageManager[Message]", queue: str) -> None:
     """Without one the same id would be stored twice, and a result be one or the other."""
     model: type[Queue] = apps.get_model("django_mqlite", "Queue")
     window = model.objects.using(messages.using_alias).filter(name=queue)

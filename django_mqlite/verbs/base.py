@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from functools import cache, partial
 from typing import Any, TypeVar
 
+from django.apps import apps
 from django.db import connections, models, router
 from django.db.models.base import ModelState
 from django.db.models.signals import post_init, pre_init
@@ -18,6 +19,12 @@ from ..store.sqlite.enqueue import Stored
 from ..timing import Duration, milliseconds, moment
 from ..types import MAX_INTEGER, NewMessage
 from .guarded import GuardedQuerySet
+
+
+def get_model(name: str) -> Any:
+    """Return one of the app's models. Models import the verbs, so the verbs look them up."""
+    return apps.get_model("django_mqlite", name)
+
 
 M = TypeVar("M", bound=models.Model)
 

@@ -3,21 +3,18 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import timing
 from ..exceptions import TransactionRefused
 from ..store import sqlite as store
 from ..timing import Duration
 from ..transactions import in_callers_transaction, write_transaction
-from .base import from_rows, lock_ms, must_exist, positive
+from .base import M, from_rows, lock_ms, must_exist, positive
 from .settle import Claim, SettleVerbs, claim_rows
 
-if TYPE_CHECKING:
-    from ..models import Message
 
-
-class ClaimVerbs(SettleVerbs):
+class ClaimVerbs(SettleVerbs[M]):
     """Taking messages, under a lease or for good."""
 
     def claim(
@@ -28,7 +25,7 @@ class ClaimVerbs(SettleVerbs):
         lock_duration: Duration | None = None,
         worker: str | None = None,
         attempt_id: str | None = None,
-    ) -> list["Message"]:
+    ) -> list[M]:
         """Take up to `limit` messages of `queue` under a lease, in claim order; [] for none.
 
         Each counts a delivery. The lease lasts `lock_duration` (timedelta or seconds), by default
@@ -58,7 +55,7 @@ class ClaimVerbs(SettleVerbs):
         *,
         lock_duration: Duration | None = None,
         worker: str | None = None,
-    ) -> list["Message"]:
+    ) -> list[M]:
         """Take the deferred messages with these ids under a lease; others are passed over.
 
         Each counts a delivery. Raises QueueNotFound, and TransactionRefused inside the caller's
@@ -79,7 +76,7 @@ class ClaimVerbs(SettleVerbs):
             )
         return self._given(rows)
 
-    def claim_and_delete(self, queue: str, *, limit: int = 1) -> list["Message"]:
+    def claim_and_delete(self, queue: str, *, limit: int = 1) -> list[M]:
         """Take up to `limit` messages of `queue` for good: no lease, nothing to settle.
 
         At most once: what the caller does not handle is lost. In the caller's transaction they are

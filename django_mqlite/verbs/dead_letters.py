@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import models
 from django.db.models import F, Func, Value
@@ -18,10 +18,7 @@ from ..store import sqlite as store
 from ..timing import Duration, milliseconds, moment
 from ..transactions import after_commit, one_of_many, write_transaction
 from ..types import BulkCount, State, clamped
-from .base import BATCH, VerbManager, from_rows, must_exist, positive
-
-if TYPE_CHECKING:
-    from ..models import DeadLetter
+from .base import BATCH, M, VerbManager, from_rows, must_exist, positive
 
 # What a foreign key deletes or sets to NULL itself is no obstacle. Read from the file: a model
 # need not exist for every table.
@@ -125,10 +122,10 @@ def _finished_before(connection: Any, queue: str, older_than: Duration | None) -
     return timing.now_ms() - age
 
 
-class DeadLetterManager(VerbManager["DeadLetter"]):
+class DeadLetterManager(VerbManager[M]):
     """Redrive and purge. Each batch of a thousand is a transaction of its own."""
 
-    def get_queryset(self) -> models.QuerySet["DeadLetter"]:
+    def get_queryset(self) -> models.QuerySet[M]:
         return super().get_queryset().filter(state=State.DEAD_LETTERED)
 
     def matching(
@@ -138,7 +135,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         ids: Iterable[int] | None = None,
         older_than: Duration | None = None,
         reason: str | None = None,
-    ) -> models.QuerySet["DeadLetter"]:
+    ) -> models.QuerySet[M]:
         """The dead letters of `queue`, of `ids` if given, to be counted before something is done.
 
         `older_than` and `reason` as in redrive_queue() and purge_queue(). Raises QueueNotFound.
@@ -154,13 +151,13 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
             found = found.filter(dead_letter_reason=reason)
         return found
 
-    def with_last_error(self) -> models.QuerySet["DeadLetter"]:
+    def with_last_error(self) -> models.QuerySet[M]:
         """The dead letters with `last_error`, the message of the last failed delivery or None.
 
         For a few of them, chosen by id: each one's `errors` are read.
         """
         message = Func(F("errors"), Value("$[#-1].message"), function="JSON_EXTRACT")
-        return self.annotate(last_error=Cast(message, models.TextField()))
+        return self.annotate(last_error=Cast(message, models.TextField()))  # type: ignore[return-value]
 
     def redrive(
         self,
@@ -229,7 +226,7 @@ class DeadLetterManager(VerbManager["DeadLetter"]):
         over = Over(limit=limit, older_than=older_than, reason=reason, progress=progress)
         return over_queue(self, queue, self._purge_batch, over)
 
-    def peek(self, queue: str, *, limit: int = 10) -> list["DeadLetter"]:
+    def peek(self, queue: str, *, limit: int = 10) -> list[M]:
         """The dead letters of `queue`, the longest dead first. Raises QueueNotFound."""
         positive(limit, "limit")
         connection = self.connection

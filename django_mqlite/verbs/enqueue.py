@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from .. import timing
 from ..conf import get_settings
@@ -17,10 +17,7 @@ from ..store import sqlite as store
 from ..store.sqlite.enqueue import Stored
 from ..transactions import after_commit, write_lock, write_transaction
 from ..types import NewMessage
-from .base import VerbManager, duplicate_of, from_stored
-
-if TYPE_CHECKING:
-    from ..models import Message
+from .base import M, VerbManager, duplicate_of, from_stored
 
 CHUNK_ROWS = 1_000
 CHUNK_BYTES = 16 * 1024 * 1024
@@ -93,10 +90,10 @@ def _chunks(messages: Sequence[NewMessage]) -> Iterator[list[NewMessage]]:
         yield chunk
 
 
-class EnqueueVerbs(VerbManager["Message"]):
+class EnqueueVerbs(VerbManager[M]):
     """Putting messages in."""
 
-    def enqueue(self, queue: str, data: Any, **options: Unpack[MessageOptions]) -> "Message":
+    def enqueue(self, queue: str, data: Any, **options: Unpack[MessageOptions]) -> M:
         """Put a message into `queue`, in the caller's transaction if there is one.
 
         `data`: bytes as they are, str as UTF-8 text, anything else as strict JSON. Options: `delay`
@@ -124,7 +121,7 @@ class EnqueueVerbs(VerbManager["Message"]):
 
     def enqueue_many(
         self, queue: str, items: Iterable[Any], **common: Unpack[MessageOptions]
-    ) -> list["Message | DuplicateConflict"]:
+    ) -> list[M | DuplicateConflict]:
         """Put many messages into `queue`, all of them or none, ids in the order given.
 
         Each item is the data of a message, or a Draft with options of its own over `common`. With a
@@ -148,7 +145,7 @@ class EnqueueVerbs(VerbManager["Message"]):
             for new, one in zip(news, stored, strict=True)
         ]
 
-    def publish(self, topic: str, data: Any, **options: Unpack[MessageOptions]) -> list["Message"]:
+    def publish(self, topic: str, data: Any, **options: Unpack[MessageOptions]) -> list[M]:
         """Copy a message into each subscription of `topic` whose filter is true, all or none.
 
         The copies share their `message_id` (made up if you give none) and have ids of their own. No
@@ -172,7 +169,7 @@ class EnqueueVerbs(VerbManager["Message"]):
             raise TypeError(f"a message has no option {name!r}{meant(name, known)}")
         return draft(queue, data, max_body_bytes=get_settings().max_body_bytes, **options)
 
-    def _new(self, new: NewMessage, stored: Stored | int, now: int) -> "Message":
+    def _new(self, new: NewMessage, stored: Stored | int, now: int) -> M:
         if isinstance(stored, int):
             return duplicate_of(self.model, self.using_alias, stored, new)
         return from_stored(self.model, self.using_alias, new, stored, now=now)

@@ -1,23 +1,19 @@
 """Messages are looked at, found and explained."""
 
 import re
-from typing import TYPE_CHECKING
 
 from ..store import sqlite as store
 from ..types import MAX_INTEGER, Explanation, Page, State, clamped
-from .base import VerbManager, from_rows, must_exist, positive
+from .base import M, VerbManager, from_rows, must_exist, positive
 from .explain import explain
-
-if TYPE_CHECKING:
-    from ..models import Message
 
 PLACE = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
 
 
-class LookVerbs(VerbManager["Message"]):
+class LookVerbs(VerbManager[M]):
     """Reading: nothing here writes."""
 
-    def peek(self, queue: str, *, limit: int = 10) -> list["Message"]:
+    def peek(self, queue: str, *, limit: int = 10) -> list[M]:
         """The next messages of `queue` in claim order, without a lease. Raises QueueNotFound.
 
         First those a claim could take, then those that wait behind another of their group.
@@ -72,9 +68,7 @@ class LookVerbs(VerbManager["Message"]):
         """The id of the message that was stored last, there or not; 0 for none."""
         return store.explain.newest_id(self.connection)
 
-    def arrivals(
-        self, after: int, *, queue: str | None = None, limit: int = 100
-    ) -> list["Message"]:
+    def arrivals(self, after: int, *, queue: str | None = None, limit: int = 100) -> list[M]:
         """The first messages with an id above `after`, in the order of their ids.
 
         Those that are gone already are not among them. Raises QueueNotFound.

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from .. import timing
-from ..models import Queue
 from ..types import QueueStats, WorkerRecord
+from .base import get_model
 from .database_file import wal_bytes
 from .workers import live_workers
 
@@ -52,7 +52,7 @@ def health(using: str, *, max_age_ms: int) -> Health:
     workers = [worker for worker in live_workers(using) if worker.queues]
     due = [
         queue
-        for queue in Queue.objects.db_manager(using).stats()
+        for queue in get_model("Queue").objects.db_manager(using).stats()
         if queue.due_since_ms is not None and not queue.paused
     ]
     ages = [now - queue.due_since_ms for queue in due if queue.due_since_ms is not None]

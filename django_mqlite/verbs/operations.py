@@ -1,7 +1,6 @@
 """A person steps in: cancel, run now, release a lease."""
 
 from functools import partial
-from typing import Any
 
 from .. import timing
 from ..doorbell import ring
@@ -9,10 +8,10 @@ from ..signals import tell_released
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
 from ..types import clamped, fingerprint
-from .base import VerbManager
+from .base import M, VerbManager
 
 
-class SteerVerbs(VerbManager[Any]):
+class SteerVerbs(VerbManager[M]):
     """What nobody's code does on its own."""
 
     def cancel(self, id: int) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -16,17 +16,14 @@ from ..names import checked_name
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
 from ..types import QueueConfig, QueueOverview, QueueStats, Tallies, WorkerRecord
-from .base import VerbManager, must_exist
+from .base import M, VerbManager, must_exist
 from .workers import last_hour, live_workers, settled
 
-if TYPE_CHECKING:
-    from ..models import Queue
 
-
-class QueueManager(VerbManager["Queue"]):
+class QueueManager(VerbManager[M]):
     """Create, configure, pause, count."""
 
-    def create_queue(self, name: str, **options: Any) -> "Queue":
+    def create_queue(self, name: str, **options: Any) -> M:
         """Create the queue `name`, or bring it to `options`, which are those of MQLITE['QUEUES'].
 
         Options left out are at their defaults, also the second time: see configure(). Raises
@@ -37,7 +34,7 @@ class QueueManager(VerbManager["Queue"]):
         self.declare(name, queue_config(options, f"queue {name!r}"))
         return self.get(name=name)
 
-    def configure(self, name: str, **options: Any) -> "Queue":
+    def configure(self, name: str, **options: Any) -> M:
         """Change these options of a queue, of a subscription's too, and leave the others alone.
 
         Raises QueueNotFound, and ImproperlyConfigured as create_queue() does.
@@ -83,7 +80,7 @@ class QueueManager(VerbManager["Queue"]):
             )
         return store.queues.declare_queue(connection, name, config, now=timing.now_ms())
 
-    def set_paused(self, queue: "Queue", paused: bool) -> bool:
+    def set_paused(self, queue: Any, paused: bool) -> bool:
         """Pause or resume; whether that was a change."""
         with write_transaction(self.using_alias) as connection:
             changed = store.queues.pause_queue(
@@ -110,7 +107,7 @@ class QueueManager(VerbManager["Queue"]):
             for stats in self.stats()
         ]
 
-    def named(self, name: str) -> "Queue":
+    def named(self, name: str) -> M:
         """The queue of this name. Raises QueueNotFound, with the name that may have been meant."""
         must_exist(self.connection, name)
         return self.get(name=name)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import guard, signals, timing
 from ..doorbell import ring
@@ -16,17 +16,14 @@ from ..store.sqlite.base import MessageRow
 from ..timing import Duration, epoch_ms, moment
 from ..transactions import after_commit, write_transaction
 from ..types import Abandonment, Completion, Deferral, Lease, Outcome, Rejection, State
-from .base import VerbManager, from_rows_of_worker, lock_ms
-
-if TYPE_CHECKING:
-    from ..models import Message
+from .base import M, VerbManager, from_rows_of_worker, lock_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
     """A delivery and how it ended."""
 
-    message: "Message"
+    message: Any
     outcome: Outcome
     error: BaseException | str | None = None
     said: Described | None = None
@@ -206,7 +203,7 @@ def _described(settlement: Settlement) -> str:
     return (settlement.said.short if settlement.said else "") or "no reason given"
 
 
-def _send(signal: Any, connection: Any, message: "Message", **facts: Any) -> None:
+def _send(signal: Any, connection: Any, message: Any, **facts: Any) -> None:
     signals.send(
         signal,
         type(message),
@@ -226,24 +223,24 @@ UNREADABLE = Rejection(
 )
 
 
-def _is_damaged(message: "Message") -> bool:
+def _is_damaged(message: Any) -> bool:
     return not (
         isinstance(message.properties, dict | None) and isinstance(message.errors, list | None)
     )
 
 
-class SettleVerbs(VerbManager["Message"]):
+class SettleVerbs(VerbManager[M]):
     """Renewing and settling."""
 
     def settle(
-        self, message: "Message", outcome: Outcome, *, error: BaseException | str | None = None
+        self, message: Any, outcome: Outcome, *, error: BaseException | str | None = None
     ) -> bool:
         """End the delivery as `outcome` says; False if its lease is lost, nothing written."""
         settlement = Settlement(message=message, outcome=outcome, error=error)
         with _states_kept([settlement]), write_transaction(self.using_alias) as connection:
             return settle(connection, [settlement], now=timing.now_ms())[0]
 
-    def complete_many(self, messages: Sequence["Message"]) -> list[bool]:
+    def complete_many(self, messages: Sequence[Any]) -> list[bool]:
         """Complete all of them in one statement; for each whether its lease still held.
 
         Within 30 minutes the same again is True again and changes nothing. Messages of another
@@ -262,7 +259,7 @@ class SettleVerbs(VerbManager["Message"]):
         limit: int,
         worker: str,
         at_least_ms: int = 0,
-    ) -> tuple[list[bool], list["Message"]]:
+    ) -> tuple[list[bool], list[M]]:
         """Settle what has finished and claim up to `limit` more, in one transaction, one commit.
 
         The queues are asked in the order given, and a lease lasts `at_least_ms`. Returns for each
@@ -278,7 +275,7 @@ class SettleVerbs(VerbManager["Message"]):
                     rows += claim_rows(connection, queue, wanted, now=now)
         return held, self._given(rows)
 
-    def _given(self, rows: Sequence[MessageRow]) -> list["Message"]:
+    def _given(self, rows: Sequence[MessageRow]) -> list[M]:
         """Return the claimed messages, and dead-letter those that another program has damaged.
 
         A handler must not be given text where it expects `properties`, and one such row must not
@@ -294,7 +291,7 @@ class SettleVerbs(VerbManager["Message"]):
 
     def renew_many(
         self,
-        messages: Sequence["Message"],
+        messages: Sequence[Any],
         lock_duration: Duration | None = None,
         *,
         at_least_ms: int = 0,
@@ -313,7 +310,7 @@ class SettleVerbs(VerbManager["Message"]):
                 message.locked_until = moment(until[message.lease])
         return [message.lease in until for message in messages]
 
-    def _of_this_database(self, messages: Iterable["Message"]) -> None:
+    def _of_this_database(self, messages: Iterable[Any]) -> None:
         for message in messages:
             if message._state.db not in (None, self.using_alias):
                 raise ValueError(

@@ -10,11 +10,11 @@ from .. import timing
 from ..conf import get_settings
 from ..doorbell import ring
 from ..guard import get_logger
-from ..models import Message
 from ..signals import tell_expired, tell_released
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
 from ..types import Lease
+from .base import get_model
 from .dead_letters import named, referenced
 
 logger = get_logger("django_mqlite")
@@ -26,7 +26,9 @@ def release_expired(using: str, *, limit: int) -> int:
         now = timing.now_ms()
         released = store.release.release_expired(connection, now=now, limit=limit)
         if released:
-            tell = partial(tell_released, Message, using, released, now, "its lease ran out")
+            tell = partial(
+                tell_released, get_model("Message"), using, released, now, "its lease ran out"
+            )
             after_commit(using, tell)
     return len(released)
 
@@ -40,7 +42,12 @@ def release_worker(using: str, worker: str, *, reason: str, limit: int) -> int:
         )
         if released:
             tell = partial(
-                tell_released, Message, using, released, now, f"worker {worker} died: {reason}"
+                tell_released,
+                get_model("Message"),
+                using,
+                released,
+                now,
+                f"worker {worker} died: {reason}",
             )
             after_commit(using, tell)
     return len(released)
@@ -56,7 +63,9 @@ def interrupt(using: str, leases: Sequence[Lease], *, reason: str) -> set[int]:
     with write_transaction(using) as connection:
         now = timing.now_ms()
         released = store.release.interrupt(connection, leases, reason=reason, now=now)
-        tell = partial(tell_released, Message, using, released, now, f"interrupted: {reason}")
+        tell = partial(
+            tell_released, get_model("Message"), using, released, now, f"interrupted: {reason}"
+        )
         after_commit(using, tell)
     return {message.message_id for message in released}
 
@@ -83,7 +92,7 @@ def expire(using: str, *, limit: int) -> int:
 def _bury(connection: Any, ids: Sequence[int]) -> int:
     buried = store.release.bury_expired(connection, ids, now=timing.now_ms())
     using = connection.alias
-    after_commit(using, partial(tell_expired, Message, using, buried))
+    after_commit(using, partial(tell_expired, get_model("Message"), using, buried))
     return len(buried)
 
 

@@ -1,6 +1,6 @@
 """Subscribe and unsubscribe."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import timing
 from ..conf import queue_config
@@ -9,18 +9,13 @@ from ..filters import check_filter
 from ..names import checked_name
 from ..store import sqlite as store
 from ..transactions import one_of_many, write_transaction
-from .base import BATCH, VerbManager
-
-if TYPE_CHECKING:
-    from ..models import Subscription
+from .base import BATCH, M, VerbManager
 
 
-class SubscriptionManager(VerbManager["Subscription"]):
+class SubscriptionManager(VerbManager[M]):
     """A topic is the set of its subscriptions; each has a queue of its own name."""
 
-    def subscribe(
-        self, topic: str, subscription: str, *, filter: str = "", **options: Any
-    ) -> "Subscription":
+    def subscribe(self, topic: str, subscription: str, *, filter: str = "", **options: Any) -> M:
         """Have what is published to `topic` copied into the queue `subscription`.
 
         `filter` is a CEL expression over the message's properties, '' for everything; `options` are

@@ -152,6 +152,7 @@ class HeldLease:
 def held_leases(using: str, workers: Sequence[str]) -> list[HeldLease]:
     """The live leases of these workers. A read."""
     now = timing.now_ms()
+    rows = store.workers.held_leases(connections[using], workers, now=now)
     return [
         HeldLease(
             worker=worker,
@@ -160,7 +161,5 @@ def held_leases(using: str, workers: Sequence[str]) -> list[HeldLease]:
             left_ms=locked_until - now,
             lock_duration_ms=duration,
         )
-        for worker, queue, id, token, locked_at, locked_until, duration in store.workers.held_leases(
-            connections[using], workers, now=now
-        )
+        for worker, queue, id, token, locked_at, locked_until, duration in rows
     ]

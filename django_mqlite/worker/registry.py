@@ -9,11 +9,11 @@ import time
 from .. import timing
 from ..models import Message
 from ..types import WorkerRecord
+from ..verbs.base import BATCH
 from ..verbs.sweeps import release_worker
 from ..verbs.workers import Tally, forget, register, registered_workers, was_seen
 from .identity import ProcessIdentity, boot_id, this_process
 from .options import WorkerOptions
-from .reaper import BATCH
 
 WRITE_EVERY = 15.0
 """Seconds between two writes of a worker that does nothing else."""

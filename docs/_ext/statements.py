@@ -3,9 +3,9 @@
 ```{statements} claim
 ```
 
-shows, for every statement of `django_mqlite/store/sqlite/claim.py` in the order of the file, the comment
-above it, its text, how SQLite gets at the tables for it, and the function that runs it. Nothing of
-it is written down a second time, so nothing of it can go stale.
+shows every statement of `django_mqlite/store/sqlite/claim.py` in the order of the file: the comment
+above it, its text, how SQLite finds the rows for it, and the function that executes it. It is all
+taken from the code, so none of it can become outdated.
 """
 
 import ast
@@ -61,13 +61,13 @@ def comment_above(lines: list[str], number: int) -> str:
 
 
 def runner_of(module: ModuleType, tree: ast.Module, constant: str) -> Any:
-    """The function of the module that names the constant."""
+    """Return the function that names the constant, or None if only the verbs do."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
             if constant in names:
                 return getattr(module, node.name)
-    raise LookupError(f"nothing in {module.__name__} runs {constant}")
+    return None
 
 
 def statements_of(module: ModuleType, tree: ast.Module) -> Iterator[tuple[int, str, Statement]]:
@@ -81,7 +81,7 @@ def statements_of(module: ModuleType, tree: ast.Module) -> Iterator[tuple[int, s
 
 def chapter(name: str) -> str:
     """The module's statements as Markdown."""
-    module = import_module(f"django_mqlite.store.{name}")
+    module = import_module(f"django_mqlite.store.sqlite.{name}")
     source = Path(str(module.__file__)).read_text(encoding="utf-8")
     tree, lines = ast.parse(source), source.splitlines()
     parts = []
@@ -93,8 +93,9 @@ def chapter(name: str) -> str:
             comment_above(lines, number),
             f"```sql\n{dedent(statement.sql).strip()}\n```",
             f"How SQLite finds the rows:\n\n```text\n{plan}\n```",
-            f"`{run.__name__}()` runs it: {inspect.getdoc(run) or 'a helper of this module.'}",
         ]
+        if run is not None:
+            parts.append(f"`{run.__name__}()` executes it: {inspect.getdoc(run) or 'a helper.'}")
     return "\n\n".join(parts)
 
 
@@ -104,7 +105,7 @@ class Statements(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        module = import_module(f"django_mqlite.store.{self.arguments[0]}")
+        module = import_module(f"django_mqlite.store.sqlite.{self.arguments[0]}")
         self.env.note_dependency(str(module.__file__))
         return self.parse_text_to_nodes(chapter(self.arguments[0]), allow_section_headings=True)
 

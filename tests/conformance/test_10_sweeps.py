@@ -9,7 +9,7 @@ from django.db import connection
 from django_mqlite import Draft, enqueue, enqueue_many
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.verbs import sweeps
-from django_mqlite.worker import reaper as sweeps
+from django_mqlite.worker import reaper
 from django_mqlite.worker.reaper import LONGEST_POLL, Reaper
 from tests.support.verbs import claim_ids, state_of
 
@@ -65,7 +65,7 @@ def test_a_message_that_another_table_refers_to_stays_and_the_others_go(
     messages = make(make_queue, clock)
     refer_to(messages[2])
 
-    sweeps.run_all("default")
+    reaper.run_all("default")
 
     assert [m.pk for m in Message.objects.all()] == [messages[2].pk]
 
@@ -74,13 +74,13 @@ def test_a_message_that_another_table_refers_to_stays_and_the_others_go(
 def test_a_whole_batch_of_such_messages_does_not_hide_the_others(
     clock, make_queue, refer_to, make, monkeypatch
 ):
-    monkeypatch.setattr(sweeps, "BATCH", 2)
+    monkeypatch.setattr(reaper, "BATCH", 2)
     messages = make(make_queue, clock)
     for message in messages[:2]:
         refer_to(message)
 
     for _ in range(5):
-        sweeps.run_all("default")
+        reaper.run_all("default")
 
     assert [m.pk for m in Message.objects.all()] == [message.pk for message in messages[:2]]
 

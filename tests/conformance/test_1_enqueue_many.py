@@ -16,7 +16,7 @@ from django_mqlite import (
     enqueue_many,
 )
 from django_mqlite.models import Message
-from django_mqlite.verbs import enqueue
+from django_mqlite.verbs import enqueue as enqueue_verbs
 from tests.support.transactions import committed_messages
 from tests.support.verbs import claim_ids, row_of
 
@@ -27,7 +27,7 @@ MIXED = [b"", "", None, {"a": [1, "é", None]}, b"\x00\xff\x00", "\U0001f418", 0
 
 @pytest.fixture
 def chunks_of_three(monkeypatch):
-    monkeypatch.setattr(enqueue, "CHUNK_ROWS", 3)
+    monkeypatch.setattr(enqueue_verbs, "CHUNK_ROWS", 3)
 
 
 def data_of(messages):
@@ -61,7 +61,7 @@ def test_each_chunk_is_one_statement_with_few_variables(clock, queue):
 @pytest.mark.parametrize("items", [MIXED, [b"", b""], [""], [b""] * 4], ids=len)
 @pytest.mark.parametrize("rows", [1, 3, 1_000])
 def test_bodies_come_back_as_they_went_in(clock, queue, items, rows, monkeypatch):
-    monkeypatch.setattr(enqueue, "CHUNK_ROWS", rows)
+    monkeypatch.setattr(enqueue_verbs, "CHUNK_ROWS", rows)
 
     messages = enqueue_many("jobs", items)
 
@@ -70,7 +70,7 @@ def test_bodies_come_back_as_they_went_in(clock, queue, items, rows, monkeypatch
 
 
 def test_a_chunk_is_also_bounded_in_bytes(clock, queue, monkeypatch):
-    monkeypatch.setattr(enqueue, "CHUNK_BYTES", 10)
+    monkeypatch.setattr(enqueue_verbs, "CHUNK_BYTES", 10)
     items = [b"12345", b"67890", b"a", b"", b"x" * 30, b"b"]
     sizes = []
 

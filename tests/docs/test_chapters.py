@@ -34,9 +34,9 @@ def test_every_statement_is_shown_with_what_finds_its_rows(extension, name):
 
 
 def test_a_statement_has_its_comment_its_plan_and_the_contract_of_its_function(extension):
-    text = extension.chapter("renew")
+    text = extension.chapter("settle")
 
     assert "a renewal never shortens a lease" in text
     assert "UPDATE mqlite_messages\n   SET locked_until" in text
     assert "SEARCH m USING INTEGER PRIMARY KEY (rowid=?)" in text
-    assert "`renew()` runs it: Count the leases afresh from `now`" in text
+    assert "`renew()` executes it: Count the leases afresh from `now`" in text

@@ -3,6 +3,7 @@
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from django.core.management.base import CommandError
 
@@ -24,7 +25,7 @@ def add_id(parser: ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="a sequence number, or a message id")
 
 
-def sequence_number(messages: MessageManager, said: str) -> int:
+def sequence_number(messages: MessageManager[Any], said: str) -> int:
     """What ID means: digits are a sequence number, there or not, all else is a message id.
 
     CommandError where no message has that id, or several have it, as the copies of a topic do.
@@ -37,7 +38,7 @@ def sequence_number(messages: MessageManager, said: str) -> int:
     same = messages.using(messages.using_alias).filter(message_id=said)
     found = same.only("queue")[: MOST_NAMED + 1]
     if len(found) == 1:
-        return found[0].pk
+        return int(found[0].pk)
     if found:
         more = ", …" if len(found) > MOST_NAMED else ""
         named = ", ".join(map(str, found[:MOST_NAMED])) + more
@@ -51,7 +52,7 @@ def sequence_number(messages: MessageManager, said: str) -> int:
 def act_on(
     ids: Sequence[int],
     act: Callable[[int], bool],
-    messages: MessageManager,
+    messages: MessageManager[Any],
     output: Output,
     *,
     done: str,

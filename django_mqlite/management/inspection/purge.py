@@ -54,13 +54,17 @@ def _check_bounds(options: Mapping[str, Any]) -> None:
         raise CommandError("--all means every one, so it cannot be combined with a bound.")
 
 
-def _purge_ids(letters: DeadLetterManager, options: Mapping[str, Any], output: Output) -> BulkCount:
+def _purge_ids(
+    letters: DeadLetterManager[DeadLetter], options: Mapping[str, Any], output: Output
+) -> BulkCount:
     ids = checked_ids(letters, options["queue"], options["ids"])
     _confirm(len(ids), options, output)
     return letters.purge(ids)
 
 
-def _purge(letters: DeadLetterManager, options: Mapping[str, Any], output: Output) -> BulkCount:
+def _purge(
+    letters: DeadLetterManager[DeadLetter], options: Mapping[str, Any], output: Output
+) -> BulkCount:
     queue = options["queue"]
     wanted = {"older_than": options["older_than"], "reason": options["reason"]}
     count = letters.matching(queue, **wanted)[: options["limit"]].count()

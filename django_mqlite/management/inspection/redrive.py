@@ -42,7 +42,9 @@ def run(options: Mapping[str, Any], output: Output) -> None:
     output.answer({"queue": queue, "redriven": done, "kept": list(done.referenced)}, text)
 
 
-def _redrive(letters: DeadLetterManager, options: Mapping[str, Any], output: Output) -> BulkCount:
+def _redrive(
+    letters: DeadLetterManager[DeadLetter], options: Mapping[str, Any], output: Output
+) -> BulkCount:
     queue = options["queue"]
     how = {"into": options["into"], "rate": options["rate"]}
     if options["ids"]:

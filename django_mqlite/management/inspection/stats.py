@@ -42,7 +42,7 @@ def run(options: Mapping[str, Any], output: Output) -> None:
         repeat(lambda: _show_again(manager, output), every=options["watch"])
 
 
-def _show_again(manager: QueueManager, output: Output) -> None:
+def _show_again(manager: QueueManager[Queue], output: Output) -> None:
     if output.as_json:
         output.line(_document(manager.overview()), "")
         return
@@ -52,7 +52,7 @@ def _show_again(manager: QueueManager, output: Output) -> None:
     output.stdout.flush()
 
 
-def _show(manager: QueueManager, output: Output) -> None:
+def _show(manager: QueueManager[Queue], output: Output) -> None:
     queues = manager.overview()
     output.answer_table(
         _document(queues),

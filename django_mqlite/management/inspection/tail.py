@@ -60,7 +60,7 @@ class Arrivals:
     may_be_more = False
     """Whether there was perhaps more than take() has given."""
 
-    def __init__(self, messages: MessageManager, queue: str | None) -> None:
+    def __init__(self, messages: MessageManager[Message], queue: str | None) -> None:
         self._messages = messages
         self._queue = queue
         self._last = messages.newest_id()
@@ -82,7 +82,7 @@ class Deaths:
 
     may_be_more = False
 
-    def __init__(self, messages: MessageManager, queue: str | None) -> None:
+    def __init__(self, messages: MessageManager[Message], queue: str | None) -> None:
         self._messages = messages
         self._queue = queue
         self._seen = set(self._latest())

@@ -1,5 +1,41 @@
-"""SQL and invariants: one module per verb, no Django, no clock, no chance.
+"""The queue's SQL and invariants on SQLite, one module per subject.
 
-Every function takes a connection (anything with Django's `cursor()`) and the time from above and
-does one whole thing. Which connection, when, and in which transaction is the manager's business.
+Every function takes a connection (anything with Django's `cursor()`) and the time, and does one
+whole thing. Which connection, when, and in which transaction is decided by the verbs.
 """
+
+from . import (
+    base,
+    claim,
+    database_file,
+    dead_letters,
+    enqueue,
+    explain,
+    find,
+    operations,
+    queues,
+    release,
+    retention,
+    schema,
+    settle,
+    topics,
+    workers,
+)
+
+__all__ = [
+    "base",
+    "claim",
+    "database_file",
+    "dead_letters",
+    "enqueue",
+    "explain",
+    "find",
+    "operations",
+    "queues",
+    "release",
+    "retention",
+    "schema",
+    "settle",
+    "topics",
+    "workers",
+]
