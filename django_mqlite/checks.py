@@ -14,7 +14,7 @@ from django.db.utils import OperationalError
 from .conf import get_settings
 from .exceptions import HandlersNotImported
 from .handlers import Handler, get_handlers, queues_of_kinds
-from .names import meant
+from .names import suggestion
 from .schema import schema_differences
 from .sqlite3.driver import has_wal_reset_bug
 from .store import sqlite as store
@@ -259,7 +259,7 @@ def _check_handlers(connection: Any) -> list[CheckMessage]:
     return [
         Warning(
             f"{handler.path} handles queue {queue!r}, which is not there and which "
-            f"MQLITE['QUEUES'] does not declare{meant(queue, known)}.",
+            f"MQLITE['QUEUES'] does not declare{suggestion(queue, known)}.",
             hint="Declare it and run migrate, or create it with Queue.objects.create_queue().",
             id="mqlite.W004",
         )

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from .names import checked_name, meant
+from .names import checked_name, suggestion
 from .timing import milliseconds
 from .types import OrderingMode, QueueConfig
 
@@ -104,7 +104,7 @@ def _only_known(raw: Any, known: Iterable[str], where: str) -> None:
         raise ImproperlyConfigured(f"{where} is a dict, not {raw!r}")
     for name in raw:
         if name not in known:
-            raise ImproperlyConfigured(f"{where} has no option {name!r}{meant(name, known)}")
+            raise ImproperlyConfigured(f"{where} has no option {name!r}{suggestion(name, known)}")
 
 
 def _duration(least: int) -> Callable[[Any, str], int]:

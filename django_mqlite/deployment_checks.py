@@ -157,12 +157,12 @@ def _check_atomic_handlers() -> Iterator[CheckMessage]:
     declared = get_settings().queues
     for queue, handler in imported_handlers().items():
         lock_ms = declared[queue].lock_duration_ms if queue in declared else None
-        longest = handler.max_runtime_ms
+        longest = handler.timeout_ms
         if handler.atomic and lock_ms and longest and longest >= lock_ms:
             yield Warning(
                 f"{handler.path} is atomic and may run for {longest / 1000:g} s, but a lease of "
                 f"queue {queue!r} lasts {lock_ms / 1000:g} s and cannot be renewed while it runs: "
                 "its work would be rolled back, again and again.",
-                hint="Make its max_runtime shorter than the queue's lock_duration.",
+                hint="Make its timeout shorter than the queue's lock_duration.",
                 id="mqlite.W011",
             )

@@ -41,7 +41,7 @@ def _beside(name: str) -> Path | None:
     return None if path is None else sidecar(path, "-doorbell")
 
 
-def ring(using: str) -> None:
+def ring_doorbell(using: str) -> None:
     """Wake the workers that listen; no listener has made the file if there is none."""
     path = doorbell_path(using)
     if path is not None:

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, TypeGuard
 
 from .guard import ask
-from .names import did_you_mean
+from .names import suggestion_sentence
 
 
 class Restorable(Exception):
@@ -30,7 +30,8 @@ class QueueNotFound(MqliteError):
     def __init__(self, queue: str, known: Iterable[str] = ()) -> None:
         self.queue = queue
         super().__init__(
-            f"There is no queue {queue!r} in this database.{did_you_mean(queue, known)} Declare it "
+            f"There is no queue {queue!r} in this database."
+            f"{suggestion_sentence(queue, known)} Declare it "
             "in MQLITE['QUEUES'] and run `manage.py migrate`, or create it with "
             "Queue.objects.create_queue()."
         )
@@ -112,7 +113,8 @@ class TopicNotFound(MqliteError):
     def __init__(self, topic: str, known: Iterable[str] = ()) -> None:
         self.topic = topic
         super().__init__(
-            f"There is no topic {topic!r} in this database.{did_you_mean(topic, known)} A topic is "
+            f"There is no topic {topic!r} in this database."
+            f"{suggestion_sentence(topic, known)} A topic is "
             "the set of its subscriptions: create one with Subscription.objects.subscribe()."
         )
 
@@ -254,7 +256,7 @@ MAX_FRAMELESS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class ErrorDetails:
     """What an error says, asked for once; `short` is for a line."""
 
     kind: str
@@ -265,16 +267,16 @@ class Described:
 
 def failure(error: BaseException | str, **facts: Any) -> str:
     """A JSON object: class path, message, traceback and `facts`, bounded in size."""
-    return remembered(described(error), **facts)
+    return remembered(describe_error(error), **facts)
 
 
-def remembered(error: Described, **facts: Any) -> str:
+def remembered(error: ErrorDetails, **facts: Any) -> str:
     """The same of an error that was described before."""
     texts = {"class": error.kind, "message": error.message, "traceback": error.traceback}
     return json.dumps(texts | facts)
 
 
-def described(error: BaseException | str) -> Described:
+def describe_error(error: BaseException | str) -> ErrorDetails:
     """Ask the error for its texts. That is foreign code: no transaction may be open.
 
     Never raises: a broken `__str__`, NUL, lone surrogates and ten megabytes of text are all part
@@ -288,7 +290,7 @@ def described(error: BaseException | str) -> Described:
     text = storable(error)
     short = f"{name}: {text}" if kind else text
     cut = _clean(_end(trace, MAX_TRACEBACK))
-    return Described(kind=kind, message=text, traceback=cut, short=short)
+    return ErrorDetails(kind=kind, message=text, traceback=cut, short=short)
 
 
 def is_error(error: object) -> TypeGuard[BaseException]:

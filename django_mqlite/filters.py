@@ -86,7 +86,7 @@ def check_filter(expression: str) -> None:
         compiled(expression)
 
 
-def lets_in(expression: str, names: dict[str, Any], *, subscription: str) -> bool:
+def matches(expression: str, names: dict[str, Any], *, subscription: str) -> bool:
     """Whether the filter is true of the message. One that fails is not: closed, and logged."""
     try:
         return judge(expression, names)

@@ -12,8 +12,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import module_has_submodule
 
 from .conf import get_settings
-from .exceptions import HandlersNotImported, NoHandler, NothingHasRun
+from .exceptions import HandlersNotImported, NoHandler, NothingHasRun, Reject, Retry, text_of
+from .guard import ask
 from .timing import Duration, milliseconds
+from .types import Abandonment, Completion, Outcome, Rejection
 
 HandlerFunction = Callable[[Any], Awaitable[object] | object]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,7 +39,7 @@ class Handler:
     queue: str
     function: HandlerFunction
     atomic: bool = False
-    max_runtime_ms: int | None = None
+    timeout_ms: int | None = None
     place: Place = field(default=Place("?", 0, None), compare=False, repr=False)
     is_async: bool = field(init=False)
     """Whether it runs in the process's event loop instead of a thread; asked for each message."""
@@ -72,7 +74,7 @@ _handlers: dict[str, Handler] = {}
 
 
 def handler(
-    queue: str, *, atomic: bool = False, max_runtime: Duration | None = None
+    queue: str, *, atomic: bool = False, timeout: Duration | None = None
 ) -> Callable[[F], F]:
     """Register the decorated function as the one that handles messages of `queue`.
 
@@ -84,7 +86,7 @@ def handler(
     With `atomic=True` the handler and the completion are one transaction on the queue's database:
     its writes there happen exactly once, or not at all.
 
-    After `max_runtime` (a timedelta or seconds) its lease is no longer renewed: a coroutine is
+    After `timeout` (a timedelta or seconds) its lease is no longer renewed: a coroutine is
     cancelled, a process of `runworker --processes` killed, and a thread can only be told, through
     `message.lease.lost`.
 
@@ -95,16 +97,16 @@ def handler(
     """
     if not isinstance(queue, str):
         raise ImproperlyConfigured(f"write @handler('queue-name'), not {queue!r}")
-    max_runtime_ms = None
-    if max_runtime is not None:
-        max_runtime_ms = milliseconds(max_runtime, "max_runtime", least=1)
+    timeout_ms = None
+    if timeout is not None:
+        timeout_ms = milliseconds(timeout, "timeout", least=1)
 
     def register(function: F) -> F:
         new = Handler(
             queue=queue,
             function=function,
             atomic=atomic,
-            max_runtime_ms=max_runtime_ms,
+            timeout_ms=timeout_ms,
             place=_registering_place(),
         )
         if new.is_generator:
@@ -251,3 +253,36 @@ def _refuse(message: Any) -> None:
 def _raise_read_error(message: Any) -> None:
     assert message.read_error is not None  # noqa: S101 - that is why it is called
     raise message.read_error
+
+
+def outcome_of(error: BaseException | None) -> Outcome:
+    """Return the verb that settles a message whose handler returned (None) or raised `error`.
+
+    The attributes of an error are foreign code: call this where the handler ran. Never raises.
+    """
+    return ask(lambda: _outcome_of(error), lambda broken: Abandonment())
+
+
+def _outcome_of(error: BaseException | None) -> Outcome:
+    match error:
+        case None:
+            return Completion()
+        case Reject():
+            return _rejection(error)
+        case Retry():
+            return Abandonment(delay_ms=_asked_delay(error))
+        case _:
+            return Abandonment()
+
+
+def _rejection(error: Reject) -> Rejection:
+    """The reason of a subclass that sets none is its name."""
+    return Rejection(
+        reason=ask(lambda: error.reason, lambda broken: type(error).__name__),
+        description=ask(lambda: error.description, lambda broken: text_of(error)),
+    )
+
+
+def _asked_delay(error: Retry) -> int | None:
+    """What the handler asked for; its queue's backoff where that is no length of time."""
+    return ask(lambda: milliseconds(error.delay, "Retry(delay=…)"), lambda broken: None)

@@ -22,7 +22,7 @@ class MessageFilter(logging.Filter):
         return True
 
 
-def be_heard() -> None:
+def configure_default_logging() -> None:
     """Tell on standard error what a worker does, where the project says nothing about its logs.
 
     A worker that says nothing when it starts looks dead. Calling it again changes nothing.

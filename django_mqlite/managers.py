@@ -4,13 +4,13 @@ from .verbs.base import M
 from .verbs.claim import ClaimVerbs
 from .verbs.dead_letters import DeadLetterManager
 from .verbs.enqueue import EnqueueVerbs
-from .verbs.find import LookVerbs
-from .verbs.operations import SteerVerbs
+from .verbs.find import FindVerbs
+from .verbs.operations import OperationVerbs
 from .verbs.queues import QueueManager
 from .verbs.topics import SubscriptionManager
 
 
-class MessageManager(EnqueueVerbs[M], ClaimVerbs[M], SteerVerbs[M], LookVerbs[M]):
+class MessageManager(EnqueueVerbs[M], ClaimVerbs[M], OperationVerbs[M], FindVerbs[M]):
     """Enqueue, claim, renew, settle; step in and look."""
 
 

@@ -21,13 +21,13 @@ def checked_name(name: str) -> str:
     return name
 
 
-def meant(name: object, known: Iterable[str]) -> str:
+def suggestion(name: object, known: Iterable[str]) -> str:
     """The end of an error about a wrong name: the one that is near, else all there are."""
     near = _near(name, known)
     return f"; did you mean {near!r}?" if near else f"; known: {', '.join(sorted(known))}"
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str:
+def suggestion_sentence(name: object, known: Iterable[str]) -> str:
     """A sentence behind one that names the wrong name, with its space; '' if none is near."""
     near = _near(name, known)
     return f" Did you mean {near!r}?" if near else ""

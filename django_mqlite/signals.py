@@ -6,7 +6,7 @@ from typing import Any
 
 from django.dispatch import Signal
 
-from .doorbell import ring
+from .doorbell import ring_doorbell
 from .guard import get_logger, tell
 from .store.sqlite.release import Released
 from .timing import moment
@@ -91,14 +91,14 @@ def tell_released(
         else:
             facts = {"visible_at": moment(now), "error": said}
             send(message_abandoned, sender, **facts, **_facts(using, message))
-    ring(using)
+    ring_doorbell(using)
 
 
 def tell_expired(sender: type[Any], using: str, buried: Iterable[Released]) -> None:
     """Each message is a dead letter because of its time to live."""
     for message in buried:
         _tell_dead(sender, using, message, "TTLExpired", "its time to live was over")
-    ring(using)
+    ring_doorbell(using)
 
 
 def _tell_dead(

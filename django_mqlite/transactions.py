@@ -12,18 +12,20 @@ from typing import Any
 
 from django.db import connections, transaction
 
+from . import timing
 from .guard import tell
 from .schema import check_schema
 from .store import sqlite as store
 
 
 @contextmanager
-def write_transaction(using: str) -> Iterator[Any]:
-    """Admitted as the writer from the first line of the block on; all of it happens or nothing.
+def write_transaction(using: str) -> Iterator[tuple[Any, int]]:
+    """Open a write transaction, or a savepoint in the caller's transaction.
 
-    Yields the connection. Sample the time inside. Within the caller's transaction the block is a
-    savepoint of it, durable with its commit and undone with its rollback. Raises
-    SchemaVersionMismatch for tables that this code is too old for.
+    Yields the connection and the time in epoch milliseconds. The write lock is held from the first
+    line of the block, and the time is read under it. A savepoint is durable with the caller's
+    commit and undone by its rollback. Raises SchemaVersionMismatch if the tables are newer than
+    this code.
     """
     connection: Any = connections[using]
     check_schema(connection)
@@ -31,43 +33,43 @@ def write_transaction(using: str) -> Iterator[Any]:
     mode = connection.transaction_mode
     if is_ours:
         connection.transaction_mode = "IMMEDIATE"  # whatever the project runs under
-    elif not _is_admitted(connection):
-        store.base.admit(connection)
+    elif not _holds_write_lock(connection):
+        store.base.acquire_write_lock(connection)
     try:
         with transaction.atomic(using):
-            yield connection
+            yield connection, timing.now_ms()
     finally:
         connection.transaction_mode = mode
 
 
 @contextmanager
-def write_lock(using: str) -> Iterator[Any]:
-    """Hold the write lock for one statement, which needs no savepoint because it is atomic.
+def write_lock(using: str) -> Iterator[tuple[Any, int]]:
+    """Hold the write lock for one statement, which is atomic and so needs no savepoint.
 
-    Yields the connection. Sample the time inside. This is write_transaction() without the cost of
-    Django's atomic(), for the one verb where that would show. Use no on_commit() inside.
+    Yields the same as write_transaction(), without the cost of Django's atomic(): for the one verb
+    where that cost is measurable. Do not use on_commit() in the block.
     """
     connection: Any = connections[using]
     check_schema(connection)
     if not connection.get_autocommit():
-        if not _is_admitted(connection):
-            store.base.admit(connection)
-        yield connection
+        if not _holds_write_lock(connection):
+            store.base.acquire_write_lock(connection)
+        yield connection, timing.now_ms()
         return
     if connection.connection.in_transaction:  # of a TestCase, in which drain() is in autocommit
         with transaction.atomic(using):
-            yield connection
+            yield connection, timing.now_ms()
         return
     try:
         store.base.begin(connection)
-        yield connection
+        yield connection, timing.now_ms()
         connection.commit()
     except BaseException:
         connection.rollback()
         raise
 
 
-def _is_admitted(connection: Any) -> bool:
+def _holds_write_lock(connection: Any) -> bool:
     """Whether the caller's transaction began IMMEDIATE, so that it has the write lock for sure.
 
     Where autocommit is off, the driver has begun it or has not even done that.
@@ -92,7 +94,7 @@ LONGEST_GAP = 0.05
 
 
 @contextmanager
-def one_of_many(using: str) -> Iterator[None]:
+def yield_to_other_writers(using: str) -> Iterator[None]:
     """A batch in a row of batches: afterwards rest as long as it took, so that others get in.
 
     On Django's engine waiting writers sleep between their tries, up to 0.1 s, and find the lock

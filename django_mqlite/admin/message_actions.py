@@ -71,7 +71,7 @@ def _carry_out(
 ) -> None:
     """The deed and its log entry are one transaction."""
     try:
-        with write_transaction(Message.objects.using_alias):
+        with write_transaction(Message.objects.database):
             done = verb.act(message, request.POST.get("lease", ""))
             if done:
                 log(request, [message], verb.log_flag, verb.log_text)

@@ -76,7 +76,7 @@ def overview() -> dict[str, Any]:
             for each in Queue.objects.overview()
             if each.stats.queue in rows
         ],
-        "workers": [_worker_row(each, now=now) for each in live_workers(Queue.objects.using_alias)],
+        "workers": [_worker_row(each, now=now) for each in live_workers(Queue.objects.database)],
         "as_of": localtime(moment(now) or EPOCH),
     }
 

@@ -75,7 +75,7 @@ class QueueAdmin(QueuePage):
     def _set_paused(self, request: HttpRequest, queues: QuerySet[Queue], *, paused: bool) -> None:
         """The change and its log entries are one transaction."""
         try:
-            with write_transaction(Queue.objects.using_alias):
+            with write_transaction(Queue.objects.database):
                 changed = [queue for queue in queues if Queue.objects.set_paused(queue, paused)]
                 log(request, changed, CHANGE, "Paused." if paused else "Resumed.")
         except OperationalError as error:

@@ -13,7 +13,7 @@ from .. import timing
 from ..models import DeadLetter, Message, Queue
 from ..names import NAME
 from ..timing import epoch_ms
-from ..transactions import one_of_many, write_transaction
+from ..transactions import write_transaction, yield_to_other_writers
 from ..verbs.base import BATCH
 from .bulk_verbs import BulkVerb
 from .log import log, log_many
@@ -85,10 +85,10 @@ def work_on(
     the letters is logged. Returns the ids of those that a foreign key keeps.
     """
     kept: list[int] = []
-    alias = DeadLetter.objects.using_alias
+    alias = DeadLetter.objects.database
     ends = time.monotonic() + SLICE
     while not run.is_over and time.monotonic() < ends:
-        with one_of_many(alias), write_transaction(alias):
+        with yield_to_other_writers(alias), write_transaction(alias):
             batch = _next_batch(run, letters)
             count = verb.act([letter.pk for letter in batch], options, _delay(run, options))
             text = verb.log_text(options)

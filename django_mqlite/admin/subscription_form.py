@@ -23,7 +23,7 @@ TRY = "_try"
 class Verdict:
     """What the filter says of the sample."""
 
-    lets_in: bool
+    matches: bool
     text: str
 
 
@@ -92,13 +92,13 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
             self.add_error(None, str(error))
             return None
         try:
-            lets_in = judge(values["filter"], names_of(sample, now=timing.now_ms()))
+            matches = judge(values["filter"], names_of(sample, now=timing.now_ms()))
         except Exception as error:  # noqa: BLE001 - whatever a filter does, it is told
             text = gettext("The filter fails on this sample, so it lets nothing in: %(error)s")
-            return Verdict(lets_in=False, text=text % {"error": error})
-        if lets_in:
-            return Verdict(lets_in=True, text=gettext("The filter lets this sample in."))
-        return Verdict(lets_in=False, text=gettext("The filter does not let this sample in."))
+            return Verdict(matches=False, text=text % {"error": error})
+        if matches:
+            return Verdict(matches=True, text=gettext("The filter lets this sample in."))
+        return Verdict(matches=False, text=gettext("The filter does not let this sample in."))
 
 
 def _name(value: str) -> str:

@@ -14,7 +14,7 @@ from random import uniform
 from typing import Any, TypeVar
 
 from .driver import Database, compiled_limit
-from .writer_queue import turnstile_of
+from .writer_queue import writer_queue_for
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Connection(Database.Connection):  # type: ignore[misc]
 
     def __init__(self, database: Any, *, timeout: float = 5.0, **options: Any) -> None:
         self.patience = timeout
-        self.turnstile = turnstile_of(database)
+        self.turnstile = writer_queue_for(database)
         self.is_trying = False
         self._usual_wait = 0.0
         self.may_wait = False

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ..names import meant
+from ..names import suggestion
 
 DEFAULTS: Mapping[str, Any] = {
     "timeout": 5.0,
@@ -37,7 +37,7 @@ def completed(options: Mapping[str, Any], where: str) -> dict[str, Any]:
     known = {*DEFAULTS, *PASSED_ON}
     for name in options:
         if name not in known:
-            raise ImproperlyConfigured(f"{where} has no option {name!r}{meant(name, known)}")
+            raise ImproperlyConfigured(f"{where} has no option {name!r}{suggestion(name, known)}")
     complete = {**DEFAULTS, **options}
     for name, choices in CHOICES.items():
         complete[name] = _choice(complete[name], choices, f"{where}[{name!r}]")

@@ -35,7 +35,7 @@ class _Turn:
         self.lock.acquire()
 
 
-class Turnstile:
+class WriterQueue:
     """Lets one writer of the process in, in the order of their coming, until it leaves.
 
     Held by the connection and not by the thread, because a transaction may move from one thread to
@@ -101,17 +101,17 @@ def _bounded(seconds: float) -> float:
     return max(0.0, min(seconds, LONGEST_LOOK_AWAY))
 
 
-_turnstiles: WeakValueDictionary[str, Turnstile] = WeakValueDictionary()
+_turnstiles: WeakValueDictionary[str, WriterQueue] = WeakValueDictionary()
 _guard = RLock()
 
 
-def turnstile_of(database: object) -> Turnstile:
+def writer_queue_for(database: object) -> WriterQueue:
     """The one of this database file or shared memory; one of its own for private memory."""
     place = _place(os.fspath(database) if isinstance(database, os.PathLike) else str(database))
     if place is None:
-        return Turnstile()
+        return WriterQueue()
     with _guard:
-        return _turnstiles.setdefault(place, Turnstile())
+        return _turnstiles.setdefault(place, WriterQueue())
 
 
 def _place(name: str) -> str | None:

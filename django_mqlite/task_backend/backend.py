@@ -173,7 +173,7 @@ class MqliteBackend(BaseTaskBackend):
         for error in check_installed():
             raise ImproperlyConfigured(f"{error.msg} {error.hint}")
         model: type[Message] = apps.get_model("django_mqlite", "Message")
-        return model.objects.db_manager(model.objects.using_alias)
+        return model.objects.db_manager(model.objects.database)
 
 
 def _must_be_found(task: Any) -> None:
@@ -191,7 +191,7 @@ def _must_be_found(task: Any) -> None:
 def _must_have_window(messages: "MessageManager[Message]", queue: str) -> None:
     """Without one the same id would be stored twice, and a result be one or the other."""
     model: type[Queue] = apps.get_model("django_mqlite", "Queue")
-    window = model.objects.using(messages.using_alias).filter(name=queue)
+    window = model.objects.using(messages.database).filter(name=queue)
     if window.values_list("dedup_window_ms", flat=True).first() == 0:
         raise InvalidTask(
             f"message_id needs a window in which queue {queue!r} tells a repeat: declare it in "

@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from ..checks import linked_hints
 from ..conf import get_settings
-from ..names import checked_name, did_you_mean
+from ..names import checked_name, suggestion_sentence
 from ..timing import Duration, milliseconds
 from .compat import InvalidTask, Task
 
@@ -54,7 +54,7 @@ def _check_options(backend: Any) -> Iterator[CheckMessage]:
     where = f"TASKS[{backend.alias!r}]['OPTIONS']"
     for name in backend.options:
         if name not in OPTIONS:
-            hint = did_you_mean(name, OPTIONS).strip() or f"Known: {', '.join(OPTIONS)}."
+            hint = suggestion_sentence(name, OPTIONS).strip() or f"Known: {', '.join(OPTIONS)}."
             yield Error(f"{where} has no option {name!r}.", hint=hint, id="mqlite.E005")
     try:
         result_ttl_ms(backend.alias, backend.options)

@@ -14,12 +14,11 @@ from django.db import connections
 
 from .. import signals as messages
 from ..conf import get_settings
-from ..handlers import Handler, check_has_run
+from ..handlers import Handler, check_has_run, outcome_of
 from ..message import TASK, encode_json
 from ..task_facts import NotATask, task_facts
 from ..timing import backoff_ms, milliseconds
 from ..types import Abandonment, Completion, Conclusion, Rejection
-from ..worker.executor import outcome_of
 from .compat import ReturnValueRefused, TaskContext, UnknownTask, normalize_json, signals
 from .options import options_of
 from .results import is_async, result_from, result_of, task_of

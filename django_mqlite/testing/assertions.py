@@ -54,14 +54,14 @@ def assert_enqueued(
 
 def _must_exist(queue: str, using: str | None) -> None:
     """A misspelt one would have no messages for ever, and `count=0` always hold."""
-    queues = Queue.objects.using(using or Message.objects.using_alias)
+    queues = Queue.objects.using(using or Message.objects.database)
     known = set(queues.values_list("name", flat=True))
     if queue not in known:
         raise QueueNotFound(queue, known)
 
 
 def _waiting(queue: str, using: str | None) -> "QuerySet[Message]":
-    messages = Message.objects.using(using or Message.objects.using_alias)
+    messages = Message.objects.using(using or Message.objects.database)
     waiting = messages.filter(queue=queue, state__in=[State.ACTIVE, State.SCHEDULED])
     return waiting.order_by("pk")
 

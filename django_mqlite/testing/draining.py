@@ -12,7 +12,7 @@ from ..models import Message, Queue
 from ..timing import EPOCH, clock_in_use, epoch_ms
 from ..transactions import in_callers_transaction
 from ..types import State
-from ..worker.executor import Finished, believe_the_file, finished, run_handler
+from ..worker.executor import Finished, finished, run_handler, sync_state_from_database
 from ..worker.reaper import URGENT, run_round
 from .connections import worker_connections
 from .fake_clock import FakeClock
@@ -47,19 +47,19 @@ def drain(
         raise ValueError(f"drain() makes at least one delivery, so limit is not {limit!r}")
     handlers = get_handlers()
     manager = Message.objects.db_manager(using)
-    if in_callers_transaction(manager.using_alias):
+    if in_callers_transaction(manager.database):
         raise TransactionRefused
-    served = queues or _served(handlers, manager.using_alias)
+    served = queues or _served(handlers, manager.database)
     deliveries: list[Message] = []
     with _fake_clock() as clock:
-        while (message := _next(served, clock, manager.using_alias, retries=retries)) is not None:
+        while (message := _next(served, clock, manager.database, retries=retries)) is not None:
             if len(deliveries) == limit:
                 raise TooManyDeliveries(
                     f"drain() has made {limit} deliveries, and there is more; the last was of "
                     f"{deliveries[-1]}. Pass a higher limit if that is meant."
                 )
             deliveries.append(message)
-            error = _deliver(message, handlers, manager.using_alias)
+            error = _deliver(message, handlers, manager.database)
             if raise_errors and error is not None:
                 raise error
     return deliveries
@@ -132,6 +132,6 @@ def _run(message: Message, handler: Handler, using: str) -> Finished:
 
 @worker_connections()
 def _settle(done: Finished, using: str) -> None:
-    believe_the_file(done.message)
+    sync_state_from_database(done.message)
     if not done.settled:
         Message.objects.db_manager(using).settle(done.message, done.ending, error=done.error)

@@ -105,7 +105,7 @@ def from_claimed_rows(model: type[M], using: str, rows: Iterable[MessageRow]) ->
     return messages
 
 
-def from_rows_of_worker(model: type[M], using: str, rows: Iterable[MessageRow]) -> list[M]:
+def from_worker_rows(model: type[M], using: str, rows: Iterable[MessageRow]) -> list[M]:
     """The same where foreign code must not raise: the message is plain then, with a `read_error`.
 
     The worker has the lease already, so that its delivery can fail of it.
@@ -171,7 +171,7 @@ BATCH = 1_000
 """Redrives and purges hold the write lock for so many rows at most."""
 
 
-class VerbManager(models.Manager[M]):
+class Verbs(models.Manager[M]):
     """A manager whose verbs run on one database, and which reads from there as well.
 
     The routers' database for reading may be a replica, in which what a verb has just written is
@@ -179,24 +179,24 @@ class VerbManager(models.Manager[M]):
     """
 
     def get_queryset(self) -> models.QuerySet[M]:
-        return super().get_queryset().using(self.using_alias)
+        return super().get_queryset().using(self.database)
 
     _queryset_class = GuardedQuerySet
 
     @property
-    def using_alias(self) -> str:
+    def database(self) -> str:
         """The database the verbs run on: db_manager()'s, else the routers' for writing."""
         return self._db or router.db_for_write(self.model)
 
     @property
     def connection(self) -> Any:
         """The caller's connection to that database, its schema known to be ours."""
-        connection = connections[self.using_alias]
+        connection = connections[self.database]
         check_schema(connection)
         return connection
 
 
-def must_exist(connection: Any, queue: str) -> None:
+def require_queue(connection: Any, queue: str) -> None:
     if not store.claim.queue_exists(connection, queue):
         raise QueueNotFound(queue, store.queues.queue_names(connection))
 

@@ -10,7 +10,7 @@ from ..exceptions import TransactionRefused
 from ..store import sqlite as store
 from ..timing import Duration
 from ..transactions import in_callers_transaction, write_transaction
-from .base import M, from_rows, lock_ms, must_exist, positive
+from .base import M, from_rows, lock_ms, positive, require_queue
 from .settle import Claim, SettleVerbs, claim_rows
 
 
@@ -64,7 +64,7 @@ class ClaimVerbs(SettleVerbs[M]):
         wanted = list(ids)
         lock_duration_ms = lock_ms(lock_duration)
         with self._claiming() as connection:
-            must_exist(connection, queue)
+            require_queue(connection, queue)
             rows = store.claim.claim_deferred(
                 connection,
                 queue,
@@ -83,11 +83,11 @@ class ClaimVerbs(SettleVerbs[M]):
         gone with its commit. Raises QueueNotFound.
         """
         positive(limit, "limit")
-        with write_transaction(self.using_alias) as connection:
-            rows = store.claim.claim_and_delete(connection, queue, now=timing.now_ms(), limit=limit)
+        with write_transaction(self.database) as (connection, now):
+            rows = store.claim.claim_and_delete(connection, queue, now=now, limit=limit)
             if not rows:
-                must_exist(connection, queue)
-        return from_rows(self.model, self.using_alias, rows)
+                require_queue(connection, queue)
+        return from_rows(self.model, self.database, rows)
 
     def claimable(self) -> set[str]:
         """The queues in which a claim would find something. A read: it takes no write lock."""
@@ -95,7 +95,7 @@ class ClaimVerbs(SettleVerbs[M]):
 
     @contextmanager
     def _claiming(self) -> Iterator[Any]:
-        if in_callers_transaction(self.using_alias):
+        if in_callers_transaction(self.database):
             raise TransactionRefused
-        with write_transaction(self.using_alias) as connection:
+        with write_transaction(self.database) as (connection, _):
             yield connection

@@ -13,7 +13,7 @@ from django.db import connections
 from ..doorbell import database_path, sidecar
 from ..exceptions import MqliteError
 from ..store import sqlite as store
-from ..transactions import in_callers_transaction, one_of_many
+from ..transactions import in_callers_transaction, yield_to_other_writers
 
 INCREMENTAL = 2
 
@@ -89,7 +89,7 @@ def vacuum_incrementally(using: str, progress: Callable[[int], object]) -> int:
         )
     freed = 0
     while True:
-        with one_of_many(using):
+        with yield_to_other_writers(using):
             _vacuum_some(connections[using])
         now_freed = before.size - storage(using).size
         progress(now_freed)

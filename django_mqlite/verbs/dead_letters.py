@@ -12,13 +12,13 @@ from django.db.models import F, Func, Value
 from django.db.models.functions import Cast
 
 from .. import signals, timing
-from ..doorbell import ring
+from ..doorbell import ring_doorbell
 from ..exceptions import GroupRequired
 from ..store import sqlite as store
 from ..timing import Duration, milliseconds, moment
-from ..transactions import after_commit, one_of_many, write_transaction
+from ..transactions import after_commit, write_transaction, yield_to_other_writers
 from ..types import BulkCount, State, clamped
-from .base import BATCH, M, VerbManager, from_rows, must_exist, positive
+from .base import BATCH, M, Verbs, from_rows, positive, require_queue
 
 # What a foreign key deletes or sets to NULL itself is no obstacle. Read from the file: a model
 # need not exist for every table.
@@ -76,17 +76,17 @@ class Over:
     progress: Progress | None
 
 
-def in_batches(manager: VerbManager[Any], ids: Iterable[int], act: Act) -> BulkCount:
+def in_batches(manager: Verbs[Any], ids: Iterable[int], act: Act) -> BulkCount:
     """`act` on these; how many it has acted on."""
     wanted = list(dict.fromkeys(ids))  # an id said twice would be copied twice
     done = BulkCount()
     for start in range(0, len(wanted), BATCH):
-        with one_of_many(manager.using_alias):
+        with yield_to_other_writers(manager.database):
             done = done.plus(act(wanted[start : start + BATCH]))
     return done
 
 
-def over_queue(manager: VerbManager[Any], queue: str, act: Act, over: Over) -> BulkCount:
+def over_queue(manager: Verbs[Any], queue: str, act: Act, over: Over) -> BulkCount:
     """`act` on those of `queue`, the longest dead first; how many it has acted on."""
     if over.limit is not None:
         positive(over.limit, "limit")
@@ -104,7 +104,7 @@ def over_queue(manager: VerbManager[Any], queue: str, act: Act, over: Over) -> B
         )
         if deaths:
             after = deaths[-1]
-            with one_of_many(manager.using_alias):
+            with yield_to_other_writers(manager.database):
                 done = done.plus(act([death.id for death in deaths]))
             if over.progress is not None:
                 over.progress(done)
@@ -116,13 +116,13 @@ def over_queue(manager: VerbManager[Any], queue: str, act: Act, over: Over) -> B
 def _finished_before(connection: Any, queue: str, older_than: Duration | None) -> int:
     """Later deaths are not meant: by age, or because they come while this one is at work."""
     age = None if older_than is None else milliseconds(older_than, "older_than", least=1)
-    must_exist(connection, queue)
+    require_queue(connection, queue)
     if age is None:
         return store.dead_letters.last_death(connection, queue) or 0
     return timing.now_ms() - age
 
 
-class DeadLetterManager(VerbManager[M]):
+class DeadLetterManager(Verbs[M]):
     """Redrive and purge. Each batch of a thousand is a transaction of its own."""
 
     def get_queryset(self) -> models.QuerySet[M]:
@@ -140,8 +140,8 @@ class DeadLetterManager(VerbManager[M]):
 
         `older_than` and `reason` as in redrive_queue() and purge_queue(). Raises QueueNotFound.
         """
-        must_exist(self.connection, queue)
-        found = self.using(self.using_alias).filter(queue=queue)
+        require_queue(self.connection, queue)
+        found = self.using(self.database).filter(queue=queue)
         if ids is not None:
             found = found.filter(pk__in=set(map(clamped, ids)))
         if older_than is not None:
@@ -232,13 +232,13 @@ class DeadLetterManager(VerbManager[M]):
         connection = self.connection
         rows = store.find.peek_dead_letters(connection, queue, limit=limit)
         if not rows:
-            must_exist(connection, queue)
-        return from_rows(self.model, self.using_alias, rows)
+            require_queue(connection, queue)
+        return from_rows(self.model, self.database, rows)
 
     def _mover(self, into: str | None, rate: float | None, delay_ms: int = 0) -> Act:
         """What redrives a batch; it remembers how far the rate has come."""
         if into is not None:
-            must_exist(self.connection, into)
+            require_queue(self.connection, into)
         interval_ms = 0.0 if rate is None else 1000 / _checked_rate(rate)
         place = count()
 
@@ -251,10 +251,9 @@ class DeadLetterManager(VerbManager[M]):
         return move
 
     def _redrive_batch(self, dues: Sequence[store.dead_letters.Due], into: str | None) -> BulkCount:
-        alias = self.using_alias
+        alias = self.database
         kept: tuple[int, ...] = ()
-        with write_transaction(alias) as connection:
-            now = timing.now_ms()
+        with write_transaction(alias) as (connection, now):
             if into is None:
                 moved = store.dead_letters.redrive(connection, dues, now=now)
             else:
@@ -265,11 +264,11 @@ class DeadLetterManager(VerbManager[M]):
                     raise GroupRequired(into, dead_letter=ungrouped)
                 moved = store.dead_letters.redrive_into(connection, dues, into, now=now)
             self._tell(signals.messages_redriven, moved)
-            after_commit(alias, partial(ring, alias))
+            after_commit(alias, partial(ring_doorbell, alias))
         return BulkCount(moved, kept)
 
     def _purge_batch(self, ids: Sequence[int]) -> BulkCount:
-        with write_transaction(self.using_alias) as connection:
+        with write_transaction(self.database) as (connection, _):
             kept = self._referenced(connection, ids)
             purged = store.dead_letters.purge(connection, [id for id in ids if id not in kept])
             self._tell(signals.messages_purged, purged)
@@ -278,7 +277,7 @@ class DeadLetterManager(VerbManager[M]):
     def _referenced(self, connection: Any, ids: Sequence[int]) -> tuple[int, ...]:
         """Return those of these that are dead letters and cannot be deleted."""
         ids = sorted(referenced(connection, ids))
-        letters = self.using(self.using_alias).filter(pk__in=ids).order_by("pk")
+        letters = self.using(self.database).filter(pk__in=ids).order_by("pk")
         return tuple(letters.values_list("pk", flat=True)) if ids else ()
 
     def _tell(self, signal: Any, count: int) -> None:
@@ -290,9 +289,9 @@ class DeadLetterManager(VerbManager[M]):
             queue=None,
             message_id=None,
             count=count,
-            using=self.using_alias,
+            using=self.database,
         )
-        after_commit(self.using_alias, send)
+        after_commit(self.database, send)
 
 
 def _checked_rate(rate: float) -> float:

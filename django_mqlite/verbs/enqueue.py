@@ -6,18 +6,17 @@ from functools import partial
 from secrets import token_hex
 from typing import Any, Unpack
 
-from .. import timing
 from ..conf import get_settings
-from ..doorbell import ring
+from ..doorbell import ring_doorbell
 from ..exceptions import DuplicateConflict, TopicNotFound
-from ..filters import lets_in, names_of
+from ..filters import matches, names_of
 from ..message import Draft, MessageOptions, draft
-from ..names import meant
+from ..names import suggestion
 from ..store import sqlite as store
 from ..store.sqlite.enqueue import Stored
 from ..transactions import after_commit, write_lock, write_transaction
 from ..types import NewMessage
-from .base import M, VerbManager, duplicate_of, from_stored
+from .base import M, Verbs, duplicate_of, from_stored
 
 CHUNK_ROWS = 1_000
 CHUNK_BYTES = 16 * 1024 * 1024
@@ -90,7 +89,7 @@ def _chunks(messages: Sequence[NewMessage]) -> Iterator[list[NewMessage]]:
         yield chunk
 
 
-class EnqueueVerbs(VerbManager[M]):
+class EnqueueVerbs(Verbs[M]):
     """Putting messages in."""
 
     def enqueue(self, queue: str, data: Any, **options: Unpack[MessageOptions]) -> M:
@@ -109,12 +108,10 @@ class EnqueueVerbs(VerbManager[M]):
         """
         new = self._drafted(queue, data, options)
         stored: Stored | int | None
-        with write_lock(self.using_alias) as connection:
-            now = timing.now_ms()
+        with write_lock(self.database) as (connection, now):
             stored = store_fast(connection, new, now=now)
         if stored is None:
-            with write_transaction(self.using_alias) as connection:
-                now = timing.now_ms()
+            with write_transaction(self.database) as (connection, now):
                 stored = store_once(connection, new, now=now)
         self._ring_after_commit()
         return self._new(new, stored, now)
@@ -136,8 +133,7 @@ class EnqueueVerbs(VerbManager[M]):
             else self._drafted(queue, item, common)
             for item in items
         ]
-        with write_transaction(self.using_alias) as connection:
-            now = timing.now_ms()
+        with write_transaction(self.database) as (connection, now):
             stored = store_many(connection, queue, news, now=now)
         self._ring_after_commit()
         return [
@@ -155,8 +151,7 @@ class EnqueueVerbs(VerbManager[M]):
         if options.get("message_id") is None:
             options["message_id"] = token_hex(16)
         message = self._drafted(topic, data, options)
-        with write_transaction(self.using_alias) as connection:
-            now = timing.now_ms()
+        with write_transaction(self.database) as (connection, now):
             queues = _routed(connection, topic, message, now)
             news = [replace(message, queue=queue) for queue in queues]
             stored = [_stored(connection, new, now) for new in news]
@@ -166,17 +161,17 @@ class EnqueueVerbs(VerbManager[M]):
     def _drafted(self, queue: str, data: Any, options: MessageOptions) -> NewMessage:
         known = MessageOptions.__annotations__
         for name in options.keys() - known.keys():
-            raise TypeError(f"a message has no option {name!r}{meant(name, known)}")
+            raise TypeError(f"a message has no option {name!r}{suggestion(name, known)}")
         return draft(queue, data, max_body_bytes=get_settings().max_body_bytes, **options)
 
     def _new(self, new: NewMessage, stored: Stored | int, now: int) -> M:
         if isinstance(stored, int):
-            return duplicate_of(self.model, self.using_alias, stored, new)
-        return from_stored(self.model, self.using_alias, new, stored, now=now)
+            return duplicate_of(self.model, self.database, stored, new)
+        return from_stored(self.model, self.database, new, stored, now=now)
 
     def _ring_after_commit(self) -> None:
-        alias = self.using_alias
-        after_commit(alias, partial(ring, alias))
+        alias = self.database
+        after_commit(alias, partial(ring_doorbell, alias))
 
 
 def _routed(connection: Any, topic: str, message: NewMessage, now: int) -> list[str]:
@@ -188,7 +183,7 @@ def _routed(connection: Any, topic: str, message: NewMessage, now: int) -> list[
     return [
         route.subscription
         for route in found
-        if lets_in(route.filter, names, subscription=route.subscription)
+        if matches(route.filter, names, subscription=route.subscription)
     ]
 
 

@@ -4,13 +4,13 @@ import re
 
 from ..store import sqlite as store
 from ..types import MAX_INTEGER, Explanation, Page, State, clamped
-from .base import M, VerbManager, from_rows, must_exist, positive
+from .base import M, Verbs, from_rows, positive, require_queue
 from .explain import explain
 
 PLACE = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
 
 
-class LookVerbs(VerbManager[M]):
+class FindVerbs(Verbs[M]):
     """Reading: nothing here writes."""
 
     def peek(self, queue: str, *, limit: int = 10) -> list[M]:
@@ -22,8 +22,8 @@ class LookVerbs(VerbManager[M]):
         connection = self.connection
         rows = store.find.peek(connection, queue, limit=limit)
         if not rows:
-            must_exist(connection, queue)
-        return from_rows(self.model, self.using_alias, rows)
+            require_queue(connection, queue)
+        return from_rows(self.model, self.database, rows)
 
     # Django's explain() of a query is still there on the query.
     def explain(self, id: int) -> Explanation:  # type: ignore[override]
@@ -58,7 +58,7 @@ class LookVerbs(VerbManager[M]):
             raise ValueError(f"{state!r} is none of the states {', '.join(State)}")
         connection = self.connection
         if queue is not None:
-            must_exist(connection, queue)
+            require_queue(connection, queue)
         wanted = store.find.Wanted(queue=queue, state=state, group=group, text=text)
         limit = min(limit, MAX_INTEGER - 1)  # one more is read, for the next page
         ids, place = store.find.find(connection, wanted, limit=limit, place=_place(after))
@@ -76,9 +76,9 @@ class LookVerbs(VerbManager[M]):
         positive(limit, "limit")
         connection = self.connection
         if queue is not None:
-            must_exist(connection, queue)
+            require_queue(connection, queue)
         rows = store.find.arrivals(connection, queue, after=clamped(after), limit=limit)
-        return from_rows(self.model, self.using_alias, rows)
+        return from_rows(self.model, self.database, rows)
 
     def data_version(self) -> int:
         """A number that changes when another connection commits; own commits do not count."""

@@ -9,18 +9,18 @@ from django.core.exceptions import ImproperlyConfigured
 
 from .. import timing
 from ..conf import get_settings, queue_columns, queue_config
-from ..doorbell import ring
+from ..doorbell import ring_doorbell
 from ..exceptions import NameConflict, QueueNotFound
 from ..handlers import queues_of_kinds
 from ..names import checked_name
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
 from ..types import QueueConfig, QueueOverview, QueueStats, Tallies, WorkerRecord
-from .base import M, VerbManager, must_exist
+from .base import M, Verbs, require_queue
 from .workers import last_hour, live_workers, settled
 
 
-class QueueManager(VerbManager[M]):
+class QueueManager(Verbs[M]):
     """Create, configure, pause, count."""
 
     def create_queue(self, name: str, **options: Any) -> M:
@@ -40,7 +40,7 @@ class QueueManager(VerbManager[M]):
         Raises QueueNotFound, and ImproperlyConfigured as create_queue() does.
         """
         columns = queue_columns(options, f"queue {name!r}")
-        with write_transaction(self.using_alias) as connection:
+        with write_transaction(self.database) as (connection, _):
             config = store.queues.queue_config(connection, name)
             if config is None:
                 raise QueueNotFound(name, store.queues.queue_names(connection))
@@ -53,8 +53,8 @@ class QueueManager(VerbManager[M]):
         Those that a tasks backend names in TASKS are created if they are not there, with every
         option at its default. Queues that are no longer declared stay, with their messages.
         """
-        with write_transaction(self.using_alias) as connection:
-            store.base.write_schema_token(connection, now=timing.now_ms())
+        with write_transaction(self.database) as (connection, now):
+            store.base.write_schema_token(connection, now=now)
         declared = get_settings().queues
         missing = (
             queues_of_kinds() - declared.keys() - set(store.queues.queue_names(self.connection))
@@ -65,7 +65,7 @@ class QueueManager(VerbManager[M]):
     def declare(self, name: str, config: QueueConfig) -> bool:
         """Create the queue or bring its row to `config`; whether anything had to change."""
         checked_name(name)
-        with write_transaction(self.using_alias) as connection:
+        with write_transaction(self.database) as (connection, _):
             holder = store.topics.name_holder(connection, name)
             if holder not in (None, f"a {config.kind}"):
                 raise NameConflict(name, str(holder))
@@ -82,11 +82,9 @@ class QueueManager(VerbManager[M]):
 
     def set_paused(self, queue: Any, paused: bool) -> bool:
         """Pause or resume; whether that was a change."""
-        with write_transaction(self.using_alias) as connection:
-            changed = store.queues.pause_queue(
-                connection, queue.pk, paused=paused, now=timing.now_ms()
-            )
-            after_commit(self.using_alias, partial(ring, self.using_alias))
+        with write_transaction(self.database) as (connection, now):
+            changed = store.queues.pause_queue(connection, queue.pk, paused=paused, now=now)
+            after_commit(self.database, partial(ring_doorbell, self.database))
         queue.paused = paused
         return changed
 
@@ -100,7 +98,7 @@ class QueueManager(VerbManager[M]):
         The hour is what workers have counted: messages settled by other programs are not in it,
         and the last 15 seconds may be missing.
         """
-        using, now = self.using_alias, timing.now_ms()
+        using, now = self.database, timing.now_ms()
         counted, workers = settled(using), live_workers(using)
         return [
             _overview(stats, counted, [each for each in workers if stats.queue in each.queues], now)
@@ -109,7 +107,7 @@ class QueueManager(VerbManager[M]):
 
     def named(self, name: str) -> M:
         """The queue of this name. Raises QueueNotFound, with the name that may have been meant."""
-        must_exist(self.connection, name)
+        require_queue(self.connection, name)
         return self.get(name=name)
 
 

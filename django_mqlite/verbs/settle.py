@@ -8,15 +8,15 @@ from functools import partial
 from random import random
 from typing import Any
 
-from .. import guard, signals, timing
-from ..doorbell import ring
-from ..exceptions import Described, QueueNotFound, described, is_error, remembered
+from .. import guard, signals
+from ..doorbell import ring_doorbell
+from ..exceptions import ErrorDetails, QueueNotFound, describe_error, is_error, remembered
 from ..store import sqlite as store
 from ..store.sqlite.base import MessageRow
 from ..timing import Duration, epoch_ms, moment
 from ..transactions import after_commit, write_transaction
 from ..types import Abandonment, Completion, Deferral, Lease, Outcome, Rejection, State
-from .base import M, VerbManager, from_rows_of_worker, lock_ms
+from .base import M, Verbs, from_worker_rows, lock_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +26,12 @@ class Settlement:
     message: Any
     outcome: Outcome
     error: BaseException | str | None = None
-    said: Described | None = None
+    said: ErrorDetails | None = None
     """What the error says: asked for here at the latest, before there is a transaction."""
 
     def __post_init__(self) -> None:
         if self.said is None and self.error is not None:
-            object.__setattr__(self, "said", described(self.error))
+            object.__setattr__(self, "said", describe_error(self.error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def settle(connection: Any, settlements: Sequence[Settlement], *, now: int) -> l
         for s, lease in zip(settlements, leases, strict=True)
     ]
     if any(s.message.line is not None for s in settlements):
-        tell.append(partial(ring, connection.alias))  # the next in the line may go
+        tell.append(partial(ring_doorbell, connection.alias))  # the next in the line may go
     if tell:
         after_commit(connection.alias, partial(_tell, tell))
     return held
@@ -156,7 +156,7 @@ def _give_back(
     else:
         facts = {"visible_at": moment(ending.visible_at), "error": _described(settlement)}
         tell.append(partial(_send, signals.message_abandoned, connection, message, **facts))
-        tell.append(partial(ring, connection.alias))
+        tell.append(partial(ring_doorbell, connection.alias))
     return True
 
 
@@ -229,7 +229,7 @@ def _is_damaged(message: Any) -> bool:
     )
 
 
-class SettleVerbs(VerbManager[M]):
+class SettleVerbs(Verbs[M]):
     """Renewing and settling."""
 
     def settle(
@@ -237,8 +237,8 @@ class SettleVerbs(VerbManager[M]):
     ) -> bool:
         """End the delivery as `outcome` says; False if its lease is lost, nothing written."""
         settlement = Settlement(message=message, outcome=outcome, error=error)
-        with _states_kept([settlement]), write_transaction(self.using_alias) as connection:
-            return settle(connection, [settlement], now=timing.now_ms())[0]
+        with _states_kept([settlement]), write_transaction(self.database) as (connection, now):
+            return settle(connection, [settlement], now=now)[0]
 
     def complete_many(self, messages: Sequence[Any]) -> list[bool]:
         """Complete all of them in one statement; for each whether its lease still held.
@@ -248,8 +248,8 @@ class SettleVerbs(VerbManager[M]):
         """
         self._of_this_database(messages)
         settlements = [Settlement(message=message, outcome=Completion()) for message in messages]
-        with _states_kept(settlements), write_transaction(self.using_alias) as connection:
-            return settle(connection, settlements, now=timing.now_ms())
+        with _states_kept(settlements), write_transaction(self.database) as (connection, now):
+            return settle(connection, settlements, now=now)
 
     def exchange(
         self,
@@ -266,8 +266,7 @@ class SettleVerbs(VerbManager[M]):
         settlement whether its lease still held, and the claimed messages.
         """
         rows: list[MessageRow] = []
-        with _states_kept(settlements), write_transaction(self.using_alias) as connection:
-            now = timing.now_ms()
+        with _states_kept(settlements), write_transaction(self.database) as (connection, now):
             held = settle(connection, settlements, now=now)
             for queue in queues:
                 if len(rows) < limit:
@@ -281,12 +280,12 @@ class SettleVerbs(VerbManager[M]):
         A handler must not be given text where it expects `properties`, and one such row must not
         keep the others from their handlers.
         """
-        messages = from_rows_of_worker(self.model, self.using_alias, rows)
+        messages = from_worker_rows(self.model, self.database, rows)
         damaged = [message for message in messages if _is_damaged(message)]
         for message in damaged:
             self.settle(message, UNREADABLE)
         if damaged:  # what stands behind them may be claimed at once
-            after_commit(self.using_alias, partial(ring, self.using_alias))
+            after_commit(self.database, partial(ring_doorbell, self.database))
         return [message for message in messages if message not in damaged] if damaged else messages
 
     def renew_many(
@@ -312,7 +311,7 @@ class SettleVerbs(VerbManager[M]):
 
     def _of_this_database(self, messages: Iterable[Any]) -> None:
         for message in messages:
-            if message._state.db not in (None, self.using_alias):
+            if message._state.db not in (None, self.database):
                 raise ValueError(
                     f"{message} is of database {message._state.db!r}: use "
                     f"Message.objects.db_manager({message._state.db!r})"
@@ -327,11 +326,11 @@ class SettleVerbs(VerbManager[M]):
     ) -> dict[Lease, int]:
         """The same for leases without their messages; the new deadline of each that still held."""
         lock_duration_ms = lock_ms(lock_duration)
-        with write_transaction(self.using_alias) as connection:
+        with write_transaction(self.database) as (connection, now):
             return store.settle.renew(
                 connection,
                 leases,
-                now=timing.now_ms(),
+                now=now,
                 lock_duration=lock_duration_ms,
                 at_least=at_least_ms,
             )

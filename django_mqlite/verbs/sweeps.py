@@ -8,7 +8,7 @@ from django.db import connections
 
 from .. import timing
 from ..conf import get_settings
-from ..doorbell import ring
+from ..doorbell import ring_doorbell
 from ..guard import get_logger
 from ..signals import tell_expired, tell_released
 from ..store import sqlite as store
@@ -22,8 +22,7 @@ logger = get_logger("django_mqlite")
 
 def release_expired(using: str, *, limit: int) -> int:
     """End at most `limit` leases that ran out: back to work, at the bound to the dead letters."""
-    with write_transaction(using) as connection:
-        now = timing.now_ms()
+    with write_transaction(using) as (connection, now):
         released = store.release.release_expired(connection, now=now, limit=limit)
         if released:
             tell = partial(
@@ -35,8 +34,7 @@ def release_expired(using: str, *, limit: int) -> int:
 
 def release_worker(using: str, worker: str, *, reason: str, limit: int) -> int:
     """End at most `limit` leases of a worker that is gone, whatever is left of them."""
-    with write_transaction(using) as connection:
-        now = timing.now_ms()
+    with write_transaction(using) as (connection, now):
         released = store.release.release_worker(
             connection, worker, reason=reason, now=now, limit=limit
         )
@@ -60,8 +58,7 @@ def interrupt(using: str, leases: Sequence[Lease], *, reason: str) -> set[int]:
     """
     if not leases:
         return set()
-    with write_transaction(using) as connection:
-        now = timing.now_ms()
+    with write_transaction(using) as (connection, now):
         released = store.release.interrupt(connection, leases, reason=reason, now=now)
         tell = partial(
             tell_released, get_model("Message"), using, released, now, f"interrupted: {reason}"
@@ -72,10 +69,10 @@ def interrupt(using: str, leases: Sequence[Lease], *, reason: str) -> set[int]:
 
 def activate_due(using: str, *, limit: int) -> int:
     """Make at most `limit` scheduled messages claimable whose time has come."""
-    with write_transaction(using) as connection:
-        count = store.release.activate_due(connection, now=timing.now_ms(), limit=limit)
+    with write_transaction(using) as (connection, now):
+        count = store.release.activate_due(connection, now=now, limit=limit)
         if count:
-            after_commit(using, partial(ring, using))
+            after_commit(using, partial(ring_doorbell, using))
     return count
 
 
@@ -84,7 +81,7 @@ def expire(using: str, *, limit: int) -> int:
     bury, discard = store.release.expired(connections[using], now=timing.now_ms(), limit=limit)
     buried = 0
     if bury:
-        with write_transaction(using) as connection:
+        with write_transaction(using) as (connection, _):
             buried = _bury(connection, bury)
     return buried + _sparing(using, discard, _discard, _bury)
 
@@ -97,7 +94,7 @@ def _bury(connection: Any, ids: Sequence[int]) -> int:
 
 
 def _discard(connection: Any, ids: Sequence[int]) -> int:
-    after_commit(connection.alias, partial(ring, connection.alias))
+    after_commit(connection.alias, partial(ring_doorbell, connection.alias))
     return store.release.discard_expired(connection, ids, now=timing.now_ms())
 
 
@@ -132,7 +129,7 @@ def _sparing(using: str, ids: Sequence[int], act: Act, spare: Act) -> int:
     """
     if not ids:
         return 0
-    with write_transaction(using) as connection:
+    with write_transaction(using) as (connection, _):
         kept = sorted(referenced(connection, ids))
         if kept:
             logger.warning("a foreign key refers to messages that stay: %s", named(kept))
@@ -171,8 +168,7 @@ def forget(using: str, *, limit: int) -> int:
     """Delete at most `limit` each of receipts, attempts and deduplication keys that are over."""
     if not store.retention.records_to_forget(connections[using], now=timing.now_ms()):
         return 0
-    with write_transaction(using) as connection:
-        now = timing.now_ms()
+    with write_transaction(using) as (connection, now):
         return max(
             store.settle.prune_receipts(connection, now=now, limit=limit),
             store.claim.prune_attempts(connection, now=now, limit=limit),

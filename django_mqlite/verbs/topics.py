@@ -2,17 +2,16 @@
 
 from typing import Any
 
-from .. import timing
 from ..conf import queue_config
 from ..exceptions import NameConflict
 from ..filters import check_filter
 from ..names import checked_name
 from ..store import sqlite as store
-from ..transactions import one_of_many, write_transaction
-from .base import BATCH, M, VerbManager
+from ..transactions import write_transaction, yield_to_other_writers
+from .base import BATCH, M, Verbs
 
 
-class SubscriptionManager(VerbManager[M]):
+class SubscriptionManager(Verbs[M]):
     """A topic is the set of its subscriptions; each has a queue of its own name."""
 
     def subscribe(self, topic: str, subscription: str, *, filter: str = "", **options: Any) -> M:
@@ -27,8 +26,7 @@ class SubscriptionManager(VerbManager[M]):
         checked_name(subscription)
         check_filter(filter)
         config = queue_config(options, f"subscription {subscription!r}", kind="subscription")
-        with write_transaction(self.using_alias) as connection:
-            now = timing.now_ms()
+        with write_transaction(self.database) as (connection, now):
             if self._is_new(connection, topic, subscription):
                 store.queues.declare_queue(connection, subscription, config, now=now)
             elif options:
@@ -45,16 +43,19 @@ class SubscriptionManager(VerbManager[M]):
         In batches, each a transaction of its own: interrupted, it leaves a queue without a
         subscription, and can be called again.
         """
-        with write_transaction(self.using_alias) as connection:
+        with write_transaction(self.database) as (connection, _):
             known = store.topics.unsubscribe(connection, subscription)
         while self._empty(subscription) == BATCH:
             pass
-        with write_transaction(self.using_alias) as connection:
+        with write_transaction(self.database) as (connection, _):
             store.topics.delete_subscription_queue(connection, subscription)
         return known
 
     def _empty(self, subscription: str) -> int:
-        with one_of_many(self.using_alias), write_transaction(self.using_alias) as connection:
+        with (
+            yield_to_other_writers(self.database),
+            write_transaction(self.database) as (connection, _),
+        ):
             if store.topics.name_holder(connection, subscription) != "a subscription":
                 return 0
             return store.topics.empty_queue(connection, subscription, limit=BATCH)

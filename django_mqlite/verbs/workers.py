@@ -106,18 +106,15 @@ def register(using: str, record: WorkerRecord) -> None:
     """Write the record, with the time of now; a small write, so do it seldom."""
     facts = asdict(record)
     del facts["worker"], facts["seen_at"]
-    with write_transaction(using) as connection:
-        store.workers.record_worker(
-            connection, record.worker, json.dumps(facts), now=timing.now_ms()
-        )
+    with write_transaction(using) as (connection, now):
+        store.workers.record_worker(connection, record.worker, json.dumps(facts), now=now)
 
 
 def forget(using: str, worker: str) -> None:
     """Take the worker off the register; what it has counted in the last hour is kept."""
-    with write_transaction(using) as connection:
+    with write_transaction(using) as (connection, now):
         facts = json.loads(store.workers.forget_worker(connection, worker) or "{}")
         if facts.get("settled"):
-            now = timing.now_ms()
             kept = merged([_of_the_gone(connection), facts["settled"]], now=now)
             store.workers.keep_settled(connection, json.dumps(kept), now=now)
 

@@ -12,14 +12,14 @@ from ..models import Message
 from ..types import Abandonment, Completion, State
 from ..verbs.settle import Settlement
 from ..verbs.sweeps import interrupt
-from .database_errors import Faults
+from .database_errors import DatabaseErrors
 from .executor import Finished
-from .leases import LeaseKeeper
+from .leases import LeaseRenewer
 from .options import WorkerOptions
 from .pool import Pool
 from .reaper import LONGEST_POLL, Reaper
 from .registry import Entry
-from .shutdown import Stop
+from .shutdown import Shutdown
 from .wakeup import Wakeup
 from .watchdogs import Memory, Parent
 
@@ -41,10 +41,10 @@ class Consumer:
         *,
         pool: Pool,
         wakeup: Wakeup,
-        stop: Stop,
+        stop: Shutdown,
         reaper: Reaper | None = None,
         entry: Entry | None = None,
-        keeper: LeaseKeeper | None = None,
+        keeper: LeaseRenewer | None = None,
     ) -> None:
         self.claimed = 0
         self.on_claimed: Callable[[int], None] = lambda count: None
@@ -61,7 +61,7 @@ class Consumer:
         self._reap_at = 0.0
         self._version = -1
         self._look = True
-        self._faults = Faults()
+        self._faults = DatabaseErrors()
         self._unsettled: list[Settlement] = []
         self._idle = False
         self._turn = 0
@@ -269,7 +269,7 @@ class Consumer:
         """Their time is over, and nobody will wait for them here: claimable by others at once.
 
         The deliveries are not counted, but for those of handlers that have lost their lease, having
-        run beyond their max_runtime.
+        run beyond their timeout.
         """
         self._collect()
         running = [message for message in self._pool.running if message.state == State.LOCKED]

@@ -31,7 +31,7 @@ def advice(error: BaseException) -> str:
     return next((hint for sign, hint in ADVICE.items() if sign in said), "see the error")
 
 
-class Faults:
+class DatabaseErrors:
     """Counts how long a loop has failed and says how long it should rest."""
 
     def __init__(self) -> None:

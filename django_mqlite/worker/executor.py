@@ -15,48 +15,13 @@ from typing import Any, TypeVar, cast
 from asgiref.sync import async_to_sync
 from django.db import Error, connections, transaction
 
-from ..exceptions import Described, Reject, Retry, TransactionLeftOpen, described, text_of
-from ..guard import ask, get_logger
-from ..handlers import Handler, check_has_run, handler_of
+from ..exceptions import ErrorDetails, TransactionLeftOpen, describe_error
+from ..guard import get_logger
+from ..handlers import Handler, check_has_run, handler_of, outcome_of
 from ..models import Message
-from ..timing import milliseconds
 from ..transactions import write_transaction
-from ..types import Abandonment, Completion, Conclusion, Outcome, Rejection, State
+from ..types import Conclusion, Outcome, State
 from .delivery_context import Surroundings
-
-
-def outcome_of(error: BaseException | None) -> Outcome:
-    """Return the verb that settles a message whose handler returned (None) or raised `error`.
-
-    The attributes of an error are foreign code: call this where the handler ran. Never raises.
-    """
-    return ask(lambda: _outcome_of(error), lambda broken: Abandonment())
-
-
-def _outcome_of(error: BaseException | None) -> Outcome:
-    match error:
-        case None:
-            return Completion()
-        case Reject():
-            return _rejection(error)
-        case Retry():
-            return Abandonment(delay_ms=_asked_delay(error))
-        case _:
-            return Abandonment()
-
-
-def _rejection(error: Reject) -> Rejection:
-    """The reason of a subclass that sets none is its name."""
-    return Rejection(
-        reason=ask(lambda: error.reason, lambda broken: type(error).__name__),
-        description=ask(lambda: error.description, lambda broken: text_of(error)),
-    )
-
-
-def _asked_delay(error: Retry) -> int | None:
-    """What the handler asked for; its queue's backoff where that is no length of time."""
-    return ask(lambda: milliseconds(error.delay, "Retry(delay=…)"), lambda broken: None)
-
 
 logger = get_logger("django_mqlite.worker")
 
@@ -72,14 +37,14 @@ class Finished:
     outcome: Outcome | None = None
     ending: Outcome = field(init=False)
     """The outcome, or what follows from the error."""
-    said: Described | None = field(init=False, default=None)
+    said: ErrorDetails | None = field(init=False, default=None)
     """What the error says. It and its attributes are foreign code, so both are asked for here,
     where the handler ran, and not by the consumer."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ending", self.outcome or outcome_of(self.error))
         if self.error is not None:
-            object.__setattr__(self, "said", described(self.error))
+            object.__setattr__(self, "said", describe_error(self.error))
 
     @property
     def settled(self) -> bool:
@@ -162,7 +127,7 @@ def conclude(handler: Handler, ended: Finished) -> Finished:
     forget_locals(ended.error)
     rolled_back = tidy_connections()
     if rolled_back or not handler.atomic:
-        believe_the_file(ended.message)
+        sync_state_from_database(ended.message)
     if rolled_back and ended.error is None:
         # What it has written, and enqueued, is gone: it must not be told that it was done.
         return Finished(message=ended.message, error=TransactionLeftOpen(rolled_back))
@@ -244,7 +209,7 @@ async def _wait_for(result: Awaitable[object]) -> object:
     return await result
 
 
-def believe_the_file(message: Message) -> None:
+def sync_state_from_database(message: Message) -> None:
     """Take a settle of the handler's own for undone that its transaction has rolled back.
 
     Then the delivery still has to be settled, and the instance does not know it.

@@ -14,14 +14,14 @@ from .database_errors import advice
 from .options import WorkerOptions
 from .process import Ended, run_child
 from .registry import other_machine
-from .shutdown import Stop
+from .shutdown import Shutdown
 from .supervisor import Supervisor
 
 logger = get_logger("django_mqlite.worker")
 
 
 def run_worker(
-    options: WorkerOptions, handlers: Mapping[str, Handler], stop: Stop, *, processes: int = 1
+    options: WorkerOptions, handlers: Mapping[str, Handler], stop: Shutdown, *, processes: int = 1
 ) -> int:
     """Work until asked to stop; the exit code. Leaves at once where a handler still runs then.
 
@@ -32,7 +32,7 @@ def run_worker(
     return _left(run_child(options, handlers, stop), stop)
 
 
-def _left(ended: Ended, stop: Stop) -> int:
+def _left(ended: Ended, stop: Shutdown) -> int:
     if ended.running:
         # Handlers that did not end would keep the interpreter from ending, or crash it.
         if ended.error:
@@ -43,12 +43,12 @@ def _left(ended: Ended, stop: Stop) -> int:
     return ended.code
 
 
-def run_reloading(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Stop) -> int:
+def run_reloading(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Shutdown) -> int:
     """For development: when a file of the project changes, drain and start anew in this process.
 
     The worker stays on the main thread, where signals arrive; only the watch is in another.
     """
-    changed, directory = Stop(), Path.cwd()
+    changed, directory = Shutdown(), Path.cwd()
     reloader = autoreload.StatReloader()
     seen = dict(reloader.snapshot_files())  # before anybody is told that we serve, and edits
     Thread(
@@ -63,7 +63,7 @@ def run_reloading(options: WorkerOptions, handlers: Mapping[str, Handler], stop:
 
 
 def _watch_files(
-    reloader: autoreload.StatReloader, seen: dict[Path, float], changed: Stop, stop: Stop
+    reloader: autoreload.StatReloader, seen: dict[Path, float], changed: Shutdown, stop: Shutdown
 ) -> None:
     while not stop.wait(reloader.SLEEP_TIME):
         now = dict(reloader.snapshot_files())
@@ -73,7 +73,7 @@ def _watch_files(
         seen = {**seen, **now}
 
 
-def wait_for_other_machine(using: str, stop: Stop) -> None:
+def wait_for_other_machine(using: str, stop: Shutdown) -> None:
     """Wait while a worker of another machine is alive on the file: the two would corrupt it.
 
     SQLite's locks do not reach from one machine to another. A registration is over a minute after

@@ -17,7 +17,7 @@ from ..types import Lease, State
 from ..verbs.workers import HeldLease, held_leases
 from .database_errors import advice
 from .pool import Pool
-from .shutdown import Stop
+from .shutdown import Shutdown
 
 LONGEST_RENEWAL_INTERVAL = 1.0
 """Seconds; less where leases are short."""
@@ -32,7 +32,7 @@ class KeptLeases:
         self._handlers = handlers
 
     def renew(self, workers: Sequence[str]) -> set[str]:
-        """Renew what is about to run out; the workers that run a handler beyond its max_runtime.
+        """Renew what is about to run out; the workers that run a handler beyond its timeout.
 
         A coroutine has some time more, in which its own process cancels it. A read where nothing is
         to be done. Asked so often that a third of the shortest lease is enough.
@@ -52,10 +52,10 @@ class KeptLeases:
 
     def _is_overdue(self, lease: HeldLease, *, grace: bool = False) -> bool:
         handler = self._handlers.get(lease.lease.queue)
-        if handler is None or handler.max_runtime_ms is None:
+        if handler is None or handler.timeout_ms is None:
             return False
         more = CANCEL_GRACE_MS if grace and handler.is_async else 0
-        return lease.ran_ms > handler.max_runtime_ms + more
+        return lease.ran_ms > handler.timeout_ms + more
 
 
 logger = get_logger("django_mqlite.worker")
@@ -70,7 +70,7 @@ IDLE_REST = 1.0
 
 
 CANCEL_GRACE_MS = 5_000
-"""A coroutine beyond its max_runtime is cancelled; one that still runs then blocks its loop."""
+"""A coroutine beyond its timeout is cancelled; one that still runs then blocks its loop."""
 
 LEASE_PER_STALL = 3
 """A lease lasts this many times the longest stall, so that it can be renewed after one."""
@@ -79,7 +79,7 @@ LONGEST_EXTENSION_MS = 10 * 60_000
 """A machine that slept for a day is no reason for leases of days."""
 
 
-class LeaseKeeper:
+class LeaseRenewer:
     """Renews from a thread and a connection of its own: a busy consumer cannot starve it."""
 
     def __init__(
@@ -87,20 +87,20 @@ class LeaseKeeper:
         using: str,
         pool: Pool,
         *,
-        max_runtime_ms: Mapping[str, int] | None = None,
+        timeout_ms: Mapping[str, int] | None = None,
         on_stuck: Callable[[Message], None] | None = None,
         on_failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`max_runtime_ms` by queue; `on_stuck` hears of a thread that has had its time.
+        """`timeout_ms` by queue; `on_stuck` hears of a thread that has had its time.
 
         `on_failed` is called if the keeper cannot go on: a worker without one must not either.
         """
         self._using = using
         self._pool = pool
-        self._max_runtime_ms = max_runtime_ms or {}
+        self._max_runtime_ms = timeout_ms or {}
         self._on_stuck = on_stuck
         self._on_failed = on_failed
-        self._ended = Stop()
+        self._ended = Shutdown()
         self._lost: set[str | None] = set()
         self._renewed: dict[str | None, datetime] = {}
         self._failing = False
@@ -169,7 +169,7 @@ class LeaseKeeper:
         self._renewed = {token: at for token, at in self._renewed.items() if token in running}
 
     def _end_overdue(self) -> None:
-        """A handler beyond its max_runtime keeps no lease: cancelled if it can be, else told."""
+        """A handler beyond its timeout keeps no lease: cancelled if it can be, else told."""
         for message in self._pool.running:
             limit = self._max_runtime_ms.get(message.queue)
             if limit is None or message.state != State.LOCKED or message.lease_lost:
@@ -179,7 +179,7 @@ class LeaseKeeper:
                 self._end(message, limit, over)
 
     def _end(self, message: Message, limit: int, over: int) -> None:
-        overdue = TimeoutError(f"the handler ran longer than its max_runtime, {limit / 1000:g} s")
+        overdue = TimeoutError(f"the handler ran longer than its timeout, {limit / 1000:g} s")
         if message.claimed_token in self._lost:
             if over > CANCEL_GRACE_MS:
                 self._be_stuck(message, f"{overdue}; it was cancelled and does not end")

@@ -1,16 +1,11 @@
-"""What runs in a process that a supervisor has spawned."""
+"""One process of a worker: a consumer with its pool, a lease renewer, and a reaper."""
 
 import contextlib
-import multiprocessing
-import os
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import wait
-from threading import Thread
 
 from django.db import Error
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -21,12 +16,12 @@ from ..models import Message, Queue
 from .consumer import Consumer
 from .event_loop import EventLoop
 from .executor import Executor
-from .leases import LeaseKeeper
-from .options import WorkerOptions, worker_name
+from .leases import LeaseRenewer
+from .options import WorkerOptions
 from .pool import Pool
 from .reaper import Reaper
 from .registry import Entry
-from .shutdown import Stop, ignore, stop_on_signals
+from .shutdown import Shutdown
 from .wakeup import Wakeup
 from .watchdogs import watched
 
@@ -64,7 +59,7 @@ class Ended:
         return 1 if self.error or self.failed else 0
 
 
-def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Stop) -> Ended:
+def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Shutdown) -> Ended:
     """Work until asked to stop, to the quota, or in a burst until idle.
 
     Handlers that still run in the end have had their time; their messages have been given back.
@@ -108,7 +103,7 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Sto
     return Ended(running=len(pool.running), error=error, failed=failed)
 
 
-def _pool(options: WorkerOptions, executor: Executor, wakeup: Wakeup, stop: Stop) -> Pool:
+def _pool(options: WorkerOptions, executor: Executor, wakeup: Wakeup, stop: Shutdown) -> Pool:
     loop = EventLoop(
         executor.run_async,
         new_context=executor.surroundings.new_context,
@@ -124,61 +119,26 @@ def _pool(options: WorkerOptions, executor: Executor, wakeup: Wakeup, stop: Stop
 
 
 def _keeper(
-    options: WorkerOptions, handlers: Mapping[str, Handler], pool: Pool, stop: Stop
-) -> LeaseKeeper:
+    options: WorkerOptions, handlers: Mapping[str, Handler], pool: Pool, stop: Shutdown
+) -> LeaseRenewer:
     """In a supervised process a handler that has had its time is the supervisor's affair.
 
     But for coroutines: only its own process can cancel one.
     """
     limits = {
-        queue: handler.max_runtime_ms
+        queue: handler.timeout_ms
         for queue, handler in handlers.items()
-        if handler.max_runtime_ms and (handler.is_async or not options.supervised)
+        if handler.timeout_ms and (handler.is_async or not options.supervised)
     }
 
     def recycle(message: Message) -> None:
         logger.error("message #%s of %s is stuck; the worker ends", message.pk, message.queue)
         stop.request(failed=True)
 
-    return LeaseKeeper(
+    return LeaseRenewer(
         options.using,
         pool,
-        max_runtime_ms=limits,
+        timeout_ms=limits,
         on_stuck=None if options.supervised else recycle,
         on_failed=partial(stop.request, failed=True),
     )
-
-
-def work(options: WorkerOptions, unique: str) -> None:
-    """Be a worker process until the supervisor asks to stop, or is gone.
-
-    `unique` is the part of its name that the supervisor knows beforehand; the pid is the other.
-    """
-    # Ctrl-C goes to the whole group of processes; the supervisor says what it means.
-    ignore(signal.SIGINT)
-    # Handlers start processes as this platform does, not as the supervisor has started this one.
-    multiprocessing.set_start_method(None, force=True)
-    import django  # noqa: PLC0415 - a spawned process begins with nothing set up
-
-    django.setup()
-    from ..handlers import get_handlers  # noqa: PLC0415 - after setup
-    from ..logs import be_heard  # noqa: PLC0415 - after setup
-
-    be_heard()
-    stop = Stop()
-    # A process manager may send TERM to each process of the group, beside the supervisor's.
-    with stop_on_signals(stop, [signal.SIGTERM], insist=False):
-        Thread(target=_watch_parent, args=(stop.request,), daemon=True).start()
-        named = replace(options, name=worker_name(unique=unique))
-        ended = run_child(named, get_handlers(), stop)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(ended.code)  # a handler that still runs would keep the interpreter from ending
-
-
-def _watch_parent(request_stop: Callable[[], None]) -> None:
-    """Nobody would replace or stop this process any more: drain and end."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        request_stop()

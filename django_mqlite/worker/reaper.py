@@ -7,7 +7,7 @@ from contextlib import suppress
 from django.db import Error
 
 from ..guard import get_logger
-from ..transactions import one_of_many
+from ..transactions import yield_to_other_writers
 from ..verbs.sweeps import (
     activate_due,
     expire,
@@ -17,10 +17,10 @@ from ..verbs.sweeps import (
     prune_dead_letters,
     release_expired,
 )
-from .database_errors import Faults
+from .database_errors import DatabaseErrors
 from .options import WorkerOptions
 from .registry import Entry, release_gone
-from .shutdown import Stop
+from .shutdown import Shutdown
 from .watchdogs import watched
 
 BATCH = 1_000
@@ -53,7 +53,7 @@ def run_all(using: str) -> dict[str, int]:
     sweeps = {**URGENT, **HOUSEKEEPING}
     total = dict.fromkeys(sweeps, 0)
     while True:
-        with one_of_many(using):
+        with yield_to_other_writers(using):
             counts = run_round(sweeps, using)
         total = {name: total[name] + count for name, count in counts.items()}
         if max(counts.values()) < BATCH:
@@ -102,12 +102,12 @@ class Reaper:
     def _is_more_after(self, sweeps: Mapping[str, Sweep]) -> bool:
         return max(run_round(sweeps, self._using).values()) >= BATCH
 
-    def run(self, stop: Stop) -> None:
+    def run(self, stop: Shutdown) -> None:
         """Reap until asked to stop: a process of its own, beside workers that do not reap.
 
         It is on the register like a worker, one without queues, so that people can see it.
         """
-        faults = Faults()
+        faults = DatabaseErrors()
         entry = Entry(WorkerOptions(using=self._using, queues=(), threads=0))
         with watched(self._using, stop):
             logger.info("the reaper reaps in database %r", self._using)
@@ -117,7 +117,7 @@ class Reaper:
             entry.remove()
         logger.info("the reaper stops")
 
-    def _rest(self, faults: Faults, entry: Entry) -> float:
+    def _rest(self, faults: DatabaseErrors, entry: Entry) -> float:
         try:
             entry.refresh(in_flight=0)
             rest = self.poll()

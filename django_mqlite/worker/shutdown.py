@@ -18,7 +18,7 @@ DEFAULTS: Mapping[signal.Signals, Any] = {
 """What Python does about them when a process begins."""
 
 
-class Stop:
+class Shutdown:
     """Asked for once, seen by every loop of the process."""
 
     def __init__(self) -> None:
@@ -60,8 +60,8 @@ class Stop:
 
 
 @contextmanager
-def stop_on_signals(
-    stop: Stop, signals: Iterable[signal.Signals] = SIGNALS, *, insist: bool = True
+def shutdown_on_signals(
+    stop: Shutdown, signals: Iterable[signal.Signals] = SIGNALS, *, insist: bool = True
 ) -> Iterator[None]:
     """The first of these signals asks to stop; a second one, if `insist`, ends the process at once.
 
@@ -101,7 +101,7 @@ def _nothing(number: int, frame: FrameType | None) -> None:
 
 
 def _watch(
-    reader: socket.socket, stop: Stop, signals: Collection[signal.Signals], insist: bool
+    reader: socket.socket, stop: Shutdown, signals: Collection[signal.Signals], insist: bool
 ) -> None:
     with reader:
         while number := reader.recv(1):

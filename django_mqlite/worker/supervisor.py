@@ -18,12 +18,12 @@ from ..guard import get_logger
 from ..handlers import Handler
 from ..verbs.sweeps import interrupt
 from ..verbs.workers import forget, registered_workers
-from .database_errors import Faults, advice
+from .database_errors import DatabaseErrors, advice
 from .leases import KeptLeases
 from .options import WorkerOptions, unique_part, worker_name
-from .process import work
 from .registry import release_all
-from .shutdown import Stop
+from .shutdown import Shutdown
+from .spawned import work
 from .watchdogs import watched
 
 logger = get_logger("django_mqlite.worker")
@@ -72,7 +72,7 @@ class Supervisor:
         self,
         options: WorkerOptions,
         handlers: Mapping[str, Handler],
-        stop: Stop,
+        stop: Shutdown,
         *,
         processes: int,
     ) -> None:
@@ -84,7 +84,7 @@ class Supervisor:
         self._burst_failed = False
         self._start_at = 0.0
         self._kept = KeptLeases(options.using, handlers)
-        self._faults = Faults()
+        self._faults = DatabaseErrors()
         self._bell, self._ring = socket.socketpair()
         stop.on_request(partial(self._ring.sendall, b"!"))
         stop.on_leave(partial(self._kill_all, "nobody watches it any more"))
@@ -169,7 +169,7 @@ class Supervisor:
     def _interrupt(self, child: Child) -> None:
         """What the child still held when it was killed, or had to leave, is not to blame.
 
-        But for a handler beyond its max_runtime, which is released like that of a crash.
+        But for a handler beyond its timeout, which is released like that of a crash.
         """
         try:
             leases = self._kept.innocent(child.name)
@@ -193,7 +193,7 @@ class Supervisor:
             return self._faults.failed(error)
         self._faults.cleared()
         for name in overdue:
-            by_name[name].kill("it runs a handler beyond its max_runtime")
+            by_name[name].kill("it runs a handler beyond its timeout")
         return self._kept.rest
 
     def _keep_while_draining(self) -> float:

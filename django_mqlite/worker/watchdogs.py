@@ -23,7 +23,7 @@ from ..schema import check_schema, schema_differences
 from ..store import sqlite as store
 from ..transactions import write_transaction
 from .database_errors import advice
-from .shutdown import Stop
+from .shutdown import Shutdown
 
 
 class Parent:
@@ -84,7 +84,7 @@ Identity = tuple[int, int]
 
 
 @contextmanager
-def watched(using: str, stop: Stop) -> Iterator[None]:
+def watched(using: str, stop: Shutdown) -> Iterator[None]:
     """Leave the process at once when another file or none has taken the place of one of them.
 
     SQLite works on with the files that it has open, so whatever is written from then on is lost
@@ -114,7 +114,7 @@ def _anchor_names() -> None:
             settings["NAME"] = anchored(str(settings["NAME"]))
 
 
-def _watch(files: "DatabaseFiles", ended: Event, stop: Stop) -> None:
+def _watch(files: "DatabaseFiles", ended: Event, stop: Shutdown) -> None:
     while not ended.wait(CHECK_INTERVAL):
         if gone := files.gone():
             logger.error(
@@ -172,8 +172,10 @@ def check_writable(using: str) -> None:
     """
     try:
         check_schema(connections[using])
-        with write_transaction(using) as connection:
-            store.base.admit(connection)  # on a read-only file BEGIN IMMEDIATE alone says nothing
+        with write_transaction(using) as (connection, _):
+            store.base.acquire_write_lock(
+                connection
+            )  # on a read-only file BEGIN IMMEDIATE alone says nothing
             differences = schema_differences(connection)
     except Error as error:
         raise NotReady(f"Database {using!r} cannot be used: {error}; {advice(error)}.") from error

@@ -144,7 +144,8 @@ class Site:
     def clear(self) -> None:
         """Nothing of the test before: no message, nothing paused, nobody at work."""
         Message.objects.using(ALIAS).all().delete()
-        Queue.objects.using(ALIAS).update(paused=False)
+        for queue in Queue.objects.using(ALIAS):
+            queue.resume()
 
 
 @contextmanager

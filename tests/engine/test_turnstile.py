@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from django_mqlite.sqlite3.writer_queue import Turnstile, turnstile_of
+from django_mqlite.sqlite3.writer_queue import WriterQueue, writer_queue_for
 from tests.support.waiting import wait_until
 
 
@@ -19,14 +19,14 @@ def soon():
 
 
 def test_the_first_goes_in_at_once_and_may_come_again():
-    turnstile, writer = Turnstile(), Writer()
+    turnstile, writer = WriterQueue(), Writer()
 
     assert turnstile.enter(writer, deadline=0)
     assert turnstile.enter(writer, deadline=0)
 
 
 def test_another_waits_until_its_deadline():
-    turnstile, inside, outside = Turnstile(), Writer(), Writer()
+    turnstile, inside, outside = WriterQueue(), Writer(), Writer()
     turnstile.enter(inside, deadline=0)
 
     assert not turnstile.enter(outside, deadline=time.monotonic())
@@ -36,7 +36,7 @@ def test_another_waits_until_its_deadline():
 
 
 def test_they_go_in_in_the_order_of_their_coming():
-    turnstile, inside = Turnstile(), Writer()
+    turnstile, inside = WriterQueue(), Writer()
     turnstile.enter(inside, deadline=0)
     went_in = []
 
@@ -59,7 +59,7 @@ def test_they_go_in_in_the_order_of_their_coming():
 
 
 def test_one_that_has_died_is_not_inside():
-    turnstile, dying = Turnstile(), Writer()
+    turnstile, dying = WriterQueue(), Writer()
     turnstile.enter(dying, deadline=0)
 
     del dying
@@ -68,7 +68,7 @@ def test_one_that_has_died_is_not_inside():
 
 
 def test_one_that_has_ended_without_leaving_lets_those_in_who_wait():
-    turnstile, careless = Turnstile(), Writer()
+    turnstile, careless = WriterQueue(), Writer()
     turnstile.enter(careless, deadline=0)
     waiting = Writer()
     thread = Thread(target=turnstile.enter, args=(waiting,), kwargs={"deadline": soon()})
@@ -82,7 +82,7 @@ def test_one_that_has_ended_without_leaving_lets_those_in_who_wait():
 
 
 def test_one_that_leaves_without_being_inside_waits_no_longer():
-    turnstile, inside, impatient = Turnstile(), Writer(), Writer()
+    turnstile, inside, impatient = WriterQueue(), Writer(), Writer()
     turnstile.enter(inside, deadline=0)
     turnstile.enter(impatient, deadline=0)
 
@@ -103,9 +103,9 @@ def test_one_that_leaves_without_being_inside_waits_no_longer():
     ],
 )
 def test_names_of_one_database_have_one_turnstile(one, other):
-    turnstile = turnstile_of(one)
+    turnstile = writer_queue_for(one)
 
-    assert turnstile_of(other) is turnstile
+    assert writer_queue_for(other) is turnstile
 
 
 @pytest.mark.parametrize(
@@ -119,15 +119,15 @@ def test_names_of_one_database_have_one_turnstile(one, other):
     ],
 )
 def test_names_of_different_databases_have_different_ones(one, other):
-    turnstile = turnstile_of(one)
+    turnstile = writer_queue_for(one)
 
-    assert turnstile_of(other) is not turnstile
+    assert writer_queue_for(other) is not turnstile
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_in_a_forked_process_nobody_is_inside():
-    turnstile, writer = turnstile_of("forked.sqlite3"), Writer()
+    turnstile, writer = writer_queue_for("forked.sqlite3"), Writer()
     turnstile.enter(writer, deadline=0)
 
     child = os.fork()
@@ -140,7 +140,7 @@ def test_in_a_forked_process_nobody_is_inside():
 
 def test_a_writer_that_interrupts_its_own_thread_in_here_gets_its_turn():
     """A signal handler or a finaliser may write at any moment."""
-    turnstile = Turnstile()
+    turnstile = WriterQueue()
 
     with turnstile._guard:
         assert turnstile.enter(Writer(), deadline=soon())

@@ -168,7 +168,7 @@ def test_a_short_timeout_is_warned_of(monkeypatch, timeout, expected):
 )
 def test_synchronous_off_is_warned_of(monkeypatch, synchronous, expected):
     facts = database_file.file_facts(connection)._replace(synchronous=synchronous)
-    monkeypatch.setattr(deployment_checks, "file_facts", lambda _: facts)
+    monkeypatch.setattr(database_file, "file_facts", lambda _: facts)
 
     assert set(found(databases=["default"])) == expected
 
@@ -215,10 +215,10 @@ def test_a_directory_that_is_not_there_yet_is_no_matter_of_a_build(monkeypatch):
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        ({"atomic": True, "max_runtime_ms": 5_000}, {"mqlite.W011"}),
-        ({"atomic": True, "max_runtime_ms": 4_999}, set()),
+        ({"atomic": True, "timeout_ms": 5_000}, {"mqlite.W011"}),
+        ({"atomic": True, "timeout_ms": 4_999}, set()),
         ({"atomic": True}, set()),
-        ({"atomic": False, "max_runtime_ms": 5_000}, set()),
+        ({"atomic": False, "timeout_ms": 5_000}, set()),
     ],
     ids=str,
 )

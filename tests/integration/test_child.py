@@ -18,7 +18,7 @@ from django_mqlite.worker import database_errors
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.process import Ended, run_child
 from django_mqlite.worker.reaper import Reaper
-from django_mqlite.worker.shutdown import SIGNALS, Stop
+from django_mqlite.worker.shutdown import SIGNALS, Shutdown
 from tests.support.verbs import state_of
 from tests.support.waiting import wait_until
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def work_until_idle(handle, **options) -> Ended:
     worker = WorkerOptions(**{"using": "default", "queues": ("jobs",), "burst": True, **options})
-    return run_child(worker, {"jobs": Handler(queue="jobs", function=handle)}, Stop())
+    return run_child(worker, {"jobs": Handler(queue="jobs", function=handle)}, Shutdown())
 
 
 def descriptors() -> int:
@@ -75,7 +75,7 @@ def test_a_burst_handles_what_there_is_and_leaves_nothing_behind(queue):
 
 def test_a_handler_that_does_not_end_is_counted(queue):
     message = Message.objects.enqueue("jobs", None)
-    stop, may_end = Stop(), threading.Event()
+    stop, may_end = Shutdown(), threading.Event()
 
     def work_too_long(message):
         stop.request()

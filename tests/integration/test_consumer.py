@@ -20,7 +20,7 @@ from django_mqlite.worker.database_errors import FIRST_REST
 from django_mqlite.worker.executor import Finished
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.reaper import Reaper
-from django_mqlite.worker.shutdown import Stop
+from django_mqlite.worker.shutdown import Shutdown
 from django_mqlite.worker.wakeup import SLOW_POLL, Wakeup
 from tests.support.verbs import reap, row_of, state_of
 
@@ -59,7 +59,7 @@ def pool():
 
 @pytest.fixture
 def stop():
-    return Stop()
+    return Shutdown()
 
 
 @pytest.fixture

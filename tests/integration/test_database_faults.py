@@ -16,10 +16,10 @@ from django_mqlite.handlers import Handler
 from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
 from django_mqlite.worker import database_errors
-from django_mqlite.worker.leases import LeaseKeeper
+from django_mqlite.worker.leases import LeaseRenewer
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.process import Ended, run_child
-from django_mqlite.worker.shutdown import Stop
+from django_mqlite.worker.shutdown import Shutdown
 from django_mqlite.worker.watchdogs import CHECK_INTERVAL, DatabaseFiles
 from tests.support import engines
 from tests.support.unruly_app import UNRULY
@@ -33,7 +33,7 @@ REASON = "x" * 1_000
 
 def run(handle, *, stop=None, **options) -> Ended:
     worker = WorkerOptions(using="default", queues=("jobs",), **options)
-    return run_child(worker, {"jobs": Handler(queue="jobs", function=handle)}, stop or Stop())
+    return run_child(worker, {"jobs": Handler(queue="jobs", function=handle)}, stop or Shutdown())
 
 
 # Full
@@ -232,7 +232,7 @@ def test_a_worker_whose_leases_nobody_renews_any_more_ends(queue, monkeypatch, c
     def fail(keeper):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(LeaseKeeper, "poll", fail)
+    monkeypatch.setattr(LeaseRenewer, "poll", fail)
 
     assert run(print).code == 1
     assert "no lease is renewed any more" in caplog.text

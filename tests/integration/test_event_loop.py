@@ -14,7 +14,7 @@ from django_mqlite.handlers import Handler
 from django_mqlite.models import Message, Queue
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.process import Ended, run_child
-from django_mqlite.worker.shutdown import Stop
+from django_mqlite.worker.shutdown import Shutdown
 from tests.support.unruly_app import UNRULY
 from tests.support.verbs import row_of
 from tests.support.waiting import wait_until
@@ -25,10 +25,10 @@ COUNT = int(os.environ.get("MQLITE_TEST_MANY", "2000"))
 """Messages after which nothing may have grown; `make soak` goes on for half an hour."""
 
 
-def work_until_idle(handle, *, max_runtime_ms=None, stop=None, **options) -> Ended:
+def work_until_idle(handle, *, timeout_ms=None, stop=None, **options) -> Ended:
     worker = WorkerOptions(**{"using": "default", "queues": ("jobs",), "burst": True, **options})
-    handler = Handler(queue="jobs", function=handle, max_runtime_ms=max_runtime_ms)
-    return run_child(worker, {"jobs": handler}, stop or Stop())
+    handler = Handler(queue="jobs", function=handle, timeout_ms=timeout_ms)
+    return run_child(worker, {"jobs": handler}, stop or Shutdown())
 
 
 def enqueue(count):
@@ -78,13 +78,13 @@ def test_a_handler_beyond_max_runtime_is_cancelled_and_its_message_fails(jobs):
             raise
 
     Queue.objects.configure("jobs", retain_completed=3_600)
-    assert work_until_idle(wait_too_long, max_runtime_ms=50) == Ended()
+    assert work_until_idle(wait_too_long, timeout_ms=50) == Ended()
 
     row = row_of(message)
     assert seen == ["cancelled"]
     assert (row["state"], row["delivery_count"]) == ("completed", 2)
     (error,) = row["errors"]
-    assert "max_runtime" in error["message"]
+    assert "timeout" in error["message"]
 
 
 def test_a_handler_whose_lease_is_lost_is_cancelled_and_its_outcome_not_written(

@@ -18,7 +18,7 @@ from django_mqlite.worker.leases import (
     LONGEST_CHECK_INTERVAL,
     SHORTEST_REST,
     KeptLeases,
-    LeaseKeeper,
+    LeaseRenewer,
 )
 from django_mqlite.worker.pool import Pool
 from tests.support.verbs import enqueue_and_claim, reap, row_of, state_of
@@ -35,7 +35,7 @@ def running():
 
 @pytest.fixture
 def keeper(running):
-    return LeaseKeeper("default", SimpleNamespace(running=running, cancel=lambda *_: False))
+    return LeaseRenewer("default", SimpleNamespace(running=running, cancel=lambda *_: False))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_message_that_is_started_ends_the_rest_of_an_idle_keeper(message, monk
     monkeypatch.setattr(leases, "IDLE_REST", 3600)
     looked = Event()
     pool = Pool(ended, threads=1, on_finished=lambda: None)
-    keeper = LeaseKeeper("default", pool)
+    keeper = LeaseRenewer("default", pool)
     monkeypatch.setattr(keeper, "poll", lambda: looked.set() or 0)
     keeper.start()
     wait_until(looked.is_set, "the keeper to look")
@@ -91,7 +91,7 @@ def test_a_message_that_is_started_ends_the_rest_of_an_idle_keeper(message, monk
 def test_an_idle_keeper_ends_at_once(monkeypatch):
     monkeypatch.setattr(leases, "IDLE_REST", 3600)
     pool = Pool(lambda message: None, threads=0, on_finished=lambda: None)
-    keeper = LeaseKeeper("default", pool)
+    keeper = LeaseRenewer("default", pool)
     keeper.start()
 
     keeper.stop()
@@ -278,7 +278,7 @@ def seconds(monkeypatch):
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(("late", "least_ms"), [(0.0, 0), (2.6, 7_800), (86_400.0, 600_000)])
 def test_leases_are_to_last_three_times_the_longest_stall(seconds, running, late, least_ms):
-    keeper = LeaseKeeper("default", SimpleNamespace(running=running, cancel=lambda *_: False))
+    keeper = LeaseRenewer("default", SimpleNamespace(running=running, cancel=lambda *_: False))
     seconds.at += keeper.poll() + late
 
     keeper.poll()
@@ -289,7 +289,7 @@ def test_leases_are_to_last_three_times_the_longest_stall(seconds, running, late
 
 def test_a_lease_is_renewed_for_as_long_as_a_stall_asks(seconds, running, make_queue, clock):
     make_queue("short", lock_duration=3)
-    keeper = LeaseKeeper("default", SimpleNamespace(running=running, cancel=lambda *_: False))
+    keeper = LeaseRenewer("default", SimpleNamespace(running=running, cancel=lambda *_: False))
     seconds.at += keeper.poll() + 10
     keeper.poll()
     message = enqueue_and_claim("short")
@@ -304,7 +304,7 @@ def test_a_lease_is_renewed_for_as_long_as_a_stall_asks(seconds, running, make_q
 def test_a_database_that_fails_is_a_stall_until_it_answers(
     seconds, keeper, message, clock, monkeypatch
 ):
-    keeper = LeaseKeeper("default", keeper._pool)
+    keeper = LeaseRenewer("default", keeper._pool)
 
     def fail(manager, messages, **options):
         raise OperationalError("database is locked")
@@ -329,7 +329,7 @@ def test_a_coroutine_that_does_not_end_when_cancelled_is_stuck(running, queue, c
     running.append(message)
     stuck = []
     pool = SimpleNamespace(running=running, cancel=lambda *_: True)
-    keeper = LeaseKeeper("default", pool, max_runtime_ms={"jobs": 1_000}, on_stuck=stuck.append)
+    keeper = LeaseRenewer("default", pool, timeout_ms={"jobs": 1_000}, on_stuck=stuck.append)
     clock.advance(1.1)
     keeper.poll()
     assert (stuck, message.lease.lost) == ([], False)
@@ -350,9 +350,7 @@ def test_a_supervisor_renews_no_lease_beyond_max_runtime_and_kills_in_the_end(
     async def coroutine(message): ...
 
     make_queue("jobs", lock_duration=2)
-    handler = Handler(
-        queue="jobs", function=coroutine if is_async else function, max_runtime_ms=1_500
-    )
+    handler = Handler(queue="jobs", function=coroutine if is_async else function, timeout_ms=1_500)
     kept = KeptLeases("default", {"jobs": handler})
     Message.objects.enqueue("jobs", None)
     (message,) = Message.objects.claim("jobs", worker="child", lock_duration=60)

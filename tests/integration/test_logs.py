@@ -11,7 +11,7 @@ from django_mqlite.logs import MessageFilter, current_message
 from django_mqlite.models import Message
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.process import Ended, run_child
-from django_mqlite.worker.shutdown import Stop
+from django_mqlite.worker.shutdown import Shutdown
 from tests.support.unruly_app import UNRULY
 from tests.support.waiting import wait_until
 
@@ -31,7 +31,9 @@ def records(caplog):
 
 def work_until_idle(handle) -> None:
     options = WorkerOptions(using="default", queues=("jobs",), burst=True)
-    assert run_child(options, {"jobs": Handler(queue="jobs", function=handle)}, Stop()) == Ended()
+    assert (
+        run_child(options, {"jobs": Handler(queue="jobs", function=handle)}, Shutdown()) == Ended()
+    )
 
 
 def of_the_shop(records) -> set[tuple]:

@@ -338,7 +338,7 @@ def test_a_child_beyond_max_runtime_is_killed_and_its_message_comes_again(databa
     wait_until(lambda: database.state(message) == "gone", "the second delivery", seconds=LONG / 2)
 
     assert database.beside.joinpath("started.2").exists()
-    assert "beyond its max_runtime" in processes.worker.output
+    assert "beyond its timeout" in processes.worker.output
     processes.worker.terminate()
     assert processes.worker.ended_well()
 
@@ -352,7 +352,7 @@ def test_a_child_whose_coroutine_blocks_its_loop_is_killed_after_max_runtime(dat
     wait_until(lambda: database.state(message) == "gone", "the second delivery", seconds=LONG / 2)
 
     assert database.beside.joinpath("started.2").exists()
-    assert "beyond its max_runtime" in processes.worker.output
+    assert "beyond its timeout" in processes.worker.output
     processes.worker.terminate()
     assert processes.worker.ended_well()
 

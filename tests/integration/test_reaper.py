@@ -14,7 +14,7 @@ from django_mqlite.worker import reaper as reapers
 from django_mqlite.worker import reaper as sweeps
 from django_mqlite.worker.database_errors import FIRST_REST
 from django_mqlite.worker.reaper import GAP, LONE_REST, LONGEST_POLL, Reaper
-from django_mqlite.worker.shutdown import Stop
+from django_mqlite.worker.shutdown import Shutdown
 from tests.support.verbs import enqueue_and_claim, state_of
 
 
@@ -149,7 +149,7 @@ def test_a_second_reaper_finds_nothing_left_and_does_no_harm(reaper, queue, cloc
 
 
 def test_a_lone_reaper_looks_often_and_ends_when_asked(reaper, queue, monkeypatch):
-    stop = Stop()
+    stop = Shutdown()
     rests = []
 
     def wait(seconds):
@@ -164,7 +164,7 @@ def test_a_lone_reaper_looks_often_and_ends_when_asked(reaper, queue, monkeypatc
 
 
 def test_a_lone_reaper_is_on_the_register_while_it_runs(reaper, queue, monkeypatch):
-    stop = Stop()
+    stop = Shutdown()
     seen = []
 
     def wait(seconds):
@@ -180,7 +180,7 @@ def test_a_lone_reaper_is_on_the_register_while_it_runs(reaper, queue, monkeypat
 
 
 def test_a_lone_reaper_waits_for_a_database_that_fails(reaper, queue, monkeypatch):
-    stop = Stop()
+    stop = Shutdown()
     rests = []
     fails = [True, True, False]
 

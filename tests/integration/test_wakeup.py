@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.db import connections, transaction
 
-from django_mqlite.doorbell import doorbell_path, ring
+from django_mqlite.doorbell import doorbell_path, ring_doorbell
 from django_mqlite.models import Message
 from django_mqlite.worker import wakeup as wakeups
 from django_mqlite.worker.wakeup import FAST_POLL, SLOW_POLL, Wakeup
@@ -180,7 +180,7 @@ def test_a_database_that_is_no_file_has_no_doorbell(name, monkeypatch):
     monkeypatch.setitem(connections["default"].settings_dict, "NAME", name)
 
     assert doorbell_path("default") is None
-    ring("default")
+    ring_doorbell("default")
     with closing(Wakeup("default")) as deaf:
         assert deaf.poll_interval == FAST_POLL
 
@@ -188,7 +188,7 @@ def test_a_database_that_is_no_file_has_no_doorbell(name, monkeypatch):
 def test_ringing_where_nobody_has_hung_a_doorbell_makes_no_file(monkeypatch, tmp_path):
     monkeypatch.setitem(connections["default"].settings_dict, "NAME", tmp_path / "db.sqlite3")
 
-    ring("default")
+    ring_doorbell("default")
 
     assert doorbell_path("default") == Path(f"{tmp_path}/db.sqlite3-doorbell")
     assert list(tmp_path.iterdir()) == []

@@ -26,7 +26,7 @@ HALF_AN_HOUR = 30 * 60_000
 class Reference(Book):
     """Every verb: what it does to which message, and what it answers or refuses."""
 
-    def must_exist(self, queue: str) -> Options:
+    def require_queue(self, queue: str) -> Options:
         if queue not in self.queues:
             raise QueueNotFound(queue)
         return self.queues[queue]
@@ -42,7 +42,7 @@ class Reference(Book):
             self.check_values(queue, new)
         for new in news:
             self.check(queue, new)
-        self.must_exist(queue)
+        self.require_queue(queue)
         return [self.store_or_conflict(queue, new) for new in news]
 
     def publish(self, topic: str, new: New) -> dict[str, tuple[int, bool]]:
@@ -61,7 +61,7 @@ class Reference(Book):
 
     def check(self, queue: str, new: New) -> None:
         self.check_values(queue, new)
-        mode = self.must_exist(queue).ordering_mode
+        mode = self.require_queue(queue).ordering_mode
         if mode == "group_fifo" and new.group is None:
             raise GroupRequired(queue)
         if mode == "strict_fifo" and new.priority:
@@ -104,7 +104,7 @@ class Reference(Book):
         self, queue: str, limit: int, lock: int | None, attempt: str | None, tokens: Sequence[str]
     ) -> list[Record]:
         self.refuse_in_transaction()
-        self.must_exist(queue)
+        self.require_queue(queue)
         leases, forgotten_at = self.attempts.get((queue, attempt or ""), ([], 0))
         if forgotten_at > self.now:
             return [self.messages[lease.message_id] for lease in leases if self.held(lease)]
@@ -118,12 +118,12 @@ class Reference(Book):
         self, queue: str, ids: Iterable[int], lock: int | None, tokens: Sequence[str]
     ) -> list[Record]:
         self.refuse_in_transaction()
-        self.must_exist(queue)
+        self.require_queue(queue)
         wanted = [m for m in self.eligible(queue, "deferred") if m.id in set(ids)]
         return self.lock(wanted, lock, tokens)
 
     def claim_and_delete(self, queue: str, limit: int) -> list[Record]:
-        self.must_exist(queue)
+        self.require_queue(queue)
         taken = self.claimable(queue)[:limit]
         for record in taken:
             record.deliveries += 1
@@ -241,7 +241,7 @@ class Reference(Book):
         return sorted(found, key=lambda m: (m.finished_at, m.id))
 
     def dead_ids(self, queue: str, limit: int | None = None, age: int | None = None) -> list[int]:
-        self.must_exist(queue)
+        self.require_queue(queue)
         dead = self.dead(queue)
         return [m.id for m in dead if age is None or m.finished_at <= self.now - age][:limit]
 
@@ -252,7 +252,7 @@ class Reference(Book):
         places = {id: place for place, id in reversed(list(enumerate(ids)))}
         dead = [self.messages[id] for id in sorted(places) if id in self.messages]
         dead = [m for m in dead if m.state == "dead_lettered"]
-        if into is not None and self.must_exist(into).ordering_mode == "group_fifo":
+        if into is not None and self.require_queue(into).ordering_mode == "group_fifo":
             for record in dead:
                 if record.new.group is None:
                     raise GroupRequired(into)

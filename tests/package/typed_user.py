@@ -13,7 +13,7 @@ from django_mqlite.types import Lease, QueueStats
 OPTIONS: dict[str, Any] = sqlite_options(synchronous="NORMAL")
 
 
-@handler("emails", max_runtime=timedelta(minutes=1))
+@handler("emails", timeout=timedelta(minutes=1))
 def send(message: Message) -> None:
     assert_type(message.data, Any)
     assert_type(message.lease, Lease | None)

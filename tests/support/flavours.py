@@ -12,7 +12,7 @@ from django_mqlite.models import Message
 from django_mqlite.task_backend.compat import task
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.process import Ended, run_child
-from django_mqlite.worker.shutdown import Stop
+from django_mqlite.worker.shutdown import Shutdown
 
 Act = Callable[[Message | None], object]
 """What a delivery does, in a thread. A task has no message."""
@@ -49,7 +49,7 @@ class Work:
             atomic=self._flavour == "atomic",
         )
         with _called(self._act):
-            return run_child(worker, {"jobs": handler}, Stop())
+            return run_child(worker, {"jobs": handler}, Shutdown())
 
 
 def _function(flavour: str, act: Act) -> Callable[[Message], object]:

@@ -10,7 +10,7 @@ from django_mqlite.exceptions import failure, text_of
 SIZE = 40_000
 
 
-def described(error, **facts):
+def describe_error(error, **facts):
     """As the store takes it: JSON text that SQLite can hold."""
     text = failure(error, **facts)
     text.encode()
@@ -27,7 +27,7 @@ def raised(error):
 
 
 def test_an_exception_is_described_by_class_message_and_traceback():
-    entry = described(raised(ValueError("no article 17")), delivery=2)
+    entry = describe_error(raised(ValueError("no article 17")), delivery=2)
 
     assert entry["class"] == "builtins.ValueError"
     assert entry["message"] == "no article 17"
@@ -37,7 +37,7 @@ def test_an_exception_is_described_by_class_message_and_traceback():
 
 
 def test_a_text_is_a_message_without_class_and_traceback():
-    assert described("mail server is down") == {
+    assert describe_error("mail server is down") == {
         "class": "",
         "message": "mail server is down",
         "traceback": "",
@@ -48,7 +48,7 @@ def test_a_nested_class_is_named_by_its_whole_path():
     class Inner(Exception):
         pass
 
-    assert described(Inner())["class"].endswith("by_its_whole_path.<locals>.Inner")
+    assert describe_error(Inner())["class"].endswith("by_its_whole_path.<locals>.Inner")
 
 
 def test_the_causes_are_in_the_traceback():
@@ -58,7 +58,7 @@ def test_the_causes_are_in_the_traceback():
         except KeyError as error:
             raise ValueError("second") from error
     except ValueError as error:
-        entry = described(error)
+        entry = describe_error(error)
 
     assert "KeyError: 'first'" in entry["traceback"]
     assert "direct cause" in entry["traceback"]
@@ -70,12 +70,12 @@ def test_the_causes_are_in_the_traceback():
     [("a\0b", "a\\0b"), ("a\ud800b", "a\\ud800b"), ("a\udc80", "a\\udc80"), ("", "")],
 )
 def test_nul_and_lone_surrogates_are_written_out(make, text, expected):
-    assert described(make(text))["message"] == expected
+    assert describe_error(make(text))["message"] == expected
 
 
 @pytest.mark.parametrize("make", [str, ValueError], ids=["text", "exception"])
 def test_ten_megabytes_are_cut_at_the_end(make):
-    entry = described(make("begin " + "x" * 10_000_000))
+    entry = describe_error(make("begin " + "x" * 10_000_000))
 
     assert entry["message"].startswith("begin xxx")
     assert entry["message"].endswith("…")
@@ -84,7 +84,7 @@ def test_ten_megabytes_are_cut_at_the_end(make):
 
 
 def test_ten_megabytes_of_nul_are_bounded_too():
-    assert len(described(ValueError("\0" * 10_000_000))["message"]) <= 2_100
+    assert len(describe_error(ValueError("\0" * 10_000_000))["message"]) <= 2_100
 
 
 def test_a_long_traceback_keeps_its_last_frames():
@@ -99,7 +99,7 @@ def test_a_long_traceback_keeps_its_last_frames():
     try:
         deep(300)
     except RecursionError as error:
-        entry = described(error)
+        entry = describe_error(error)
 
     assert entry["traceback"].startswith("…")
     assert entry["traceback"].endswith("RecursionError: deep\n")
@@ -131,7 +131,7 @@ def test_long_texts_leave_frames_and_class_in_traceback(kind, length, add):
     error = kind("x" * length)
     add(error)
 
-    entry = described(raised(error))
+    entry = describe_error(raised(error))
 
     assert "in raised" in entry["traceback"]
     assert f"{type(error).__name__}: xx"[: len(type(error).__name__) + 3] in entry["traceback"]
@@ -163,14 +163,14 @@ class BrokenRepr(Exception):
     [(BrokenStr, "RuntimeError"), (WrongStr, "TypeError"), (LeavingStr, "SystemExit")],
 )
 def test_a_broken_str_is_said_and_stops_nothing(kind, named):
-    entry = described(raised(kind()))
+    entry = describe_error(raised(kind()))
 
     assert entry["message"] == f"<its __str__ raised {named}>"
     assert kind.__name__ in entry["traceback"]
 
 
 def test_a_broken_repr_stops_nothing():
-    assert described(raised(BrokenRepr("fine")))["message"] == "fine"
+    assert describe_error(raised(BrokenRepr("fine")))["message"] == "fine"
 
 
 def test_a_traceback_that_cannot_be_formatted_is_said_and_stops_nothing():
@@ -179,7 +179,7 @@ def test_a_traceback_that_cannot_be_formatted_is_said_and_stops_nothing():
         def __notes__(self):
             raise RuntimeError("no notes")
 
-    entry = described(raised(Awkward("x")))
+    entry = describe_error(raised(Awkward("x")))
 
     assert entry["message"] == "x"
     assert entry["traceback"]
@@ -192,14 +192,14 @@ def test_a_deep_chain_of_causes_stops_nothing():
         outer.__cause__ = error
         error = outer
 
-    assert described(error)["message"] == "level 4999"
+    assert describe_error(error)["message"] == "level 4999"
 
 
 def test_a_circle_of_causes_stops_nothing():
     first, second = ValueError("first"), ValueError("second")
     first.__cause__, second.__cause__ = second, first
 
-    assert described(first)["message"] == "first"
+    assert describe_error(first)["message"] == "first"
 
 
 def test_a_deeply_nested_exception_group_stops_nothing():
@@ -207,12 +207,12 @@ def test_a_deeply_nested_exception_group_stops_nothing():
     for number in range(2_000):
         error = ExceptionGroup(f"level {number}", [error])
 
-    assert described(error)["message"].startswith("level 1999")
+    assert describe_error(error)["message"].startswith("level 1999")
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
 def test_what_is_no_exception_but_ends_a_handler_is_described(error):
-    assert described(error)["class"] == f"builtins.{type(error).__name__}"
+    assert describe_error(error)["class"] == f"builtins.{type(error).__name__}"
 
 
 def test_a_class_with_an_endless_name_is_bounded():
@@ -230,4 +230,4 @@ def test_text_of_is_what_str_says():
 def test_formatting_is_what_python_would_print():
     error = raised(ValueError("x"))
 
-    assert described(error)["traceback"] == "".join(traceback.format_exception(error))
+    assert describe_error(error)["traceback"] == "".join(traceback.format_exception(error))

@@ -9,7 +9,12 @@ import pytest
 from django.db import OperationalError
 
 from django_mqlite.worker import database_errors
-from django_mqlite.worker.database_errors import GIVE_UP_AFTER, LONGEST_RETRY_DELAY, Faults, advice
+from django_mqlite.worker.database_errors import (
+    GIVE_UP_AFTER,
+    LONGEST_RETRY_DELAY,
+    DatabaseErrors,
+    advice,
+)
 
 LOCKED = OperationalError("database is locked")
 
@@ -23,12 +28,12 @@ def time(monkeypatch):
     return fake
 
 
-def rests(found: Faults, count: int) -> list[float]:
+def rests(found: DatabaseErrors, count: int) -> list[float]:
     return [found.failed(LOCKED) for _ in range(count)]
 
 
 def test_rests_grow_to_a_bound(time):
-    grown = rests(Faults(), 9)
+    grown = rests(DatabaseErrors(), 9)
 
     assert grown[:3] == [0.1, 0.2, 0.4]
     assert grown == sorted(grown)
@@ -36,7 +41,7 @@ def test_rests_grow_to_a_bound(time):
 
 
 def test_a_failure_is_told_once_with_what_to_do(time, caplog):
-    rests(Faults(), 5)
+    rests(DatabaseErrors(), 5)
 
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
@@ -46,7 +51,7 @@ def test_a_failure_is_told_once_with_what_to_do(time, caplog):
 
 def test_an_answer_begins_everything_afresh(time, caplog):
     caplog.set_level(logging.INFO)
-    found = Faults()
+    found = DatabaseErrors()
     rests(found, 5)
     time.now += GIVE_UP_AFTER
 
@@ -60,13 +65,13 @@ def test_an_answer_begins_everything_afresh(time, caplog):
 def test_an_answer_without_a_failure_says_nothing(time, caplog):
     caplog.set_level(logging.INFO)
 
-    Faults().cleared()
+    DatabaseErrors().cleared()
 
     assert caplog.records == []
 
 
 def test_nothing_but_failure_is_given_up_with_the_error(time):
-    found = Faults()
+    found = DatabaseErrors()
     rests(found, 1)
     time.now += GIVE_UP_AFTER
     rests(found, 1)

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from django_mqlite import LockLost, Reject, Retry
+from django_mqlite.handlers import outcome_of
 from django_mqlite.types import Abandonment, Completion, Rejection
-from django_mqlite.worker.executor import outcome_of
 from tests.support.odd_errors import ODD_ERRORS, NoReason
 
 

@@ -1,17 +1,17 @@
 """The wish to stop."""
 
-from django_mqlite.worker.shutdown import Stop
+from django_mqlite.worker.shutdown import Shutdown
 
 
 def test_nothing_is_asked_for_in_the_beginning():
-    stop = Stop()
+    stop = Shutdown()
 
     assert not stop.requested
     assert not stop.wait(0)
 
 
 def test_a_request_is_seen_by_everyone_and_ends_every_rest():
-    stop = Stop()
+    stop = Shutdown()
     woken = []
     stop.on_request(lambda: woken.append("first"))
     stop.on_request(lambda: woken.append("second"))
@@ -24,7 +24,7 @@ def test_a_request_is_seen_by_everyone_and_ends_every_rest():
 
 
 def test_asking_twice_changes_nothing():
-    stop = Stop()
+    stop = Shutdown()
 
     stop.request()
     stop.request()

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand
 
 from django_mqlite.management.arguments import add_database, check_text
 from django_mqlite.management.inspection import SUBCOMMANDS
-from django_mqlite.management.inspection.errors import told_clearly
+from django_mqlite.management.inspection.errors import as_command_error
 from django_mqlite.management.inspection.output import Output
 
 
@@ -33,7 +33,7 @@ class Command(BaseCommand):
             color=not options["no_color"],
         )
         check_text(options)
-        with told_clearly():
+        with as_command_error():
             SUBCOMMANDS[options["subcommand"]].run(options, output)
 
 

@@ -6,11 +6,11 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from django_mqlite.checks import checking, queue_alias
-from django_mqlite.logs import be_heard
+from django_mqlite.logs import configure_default_logging
 from django_mqlite.management.arguments import add_database, add_skip_checks
-from django_mqlite.management.inspection.errors import told_clearly
+from django_mqlite.management.inspection.errors import as_command_error
 from django_mqlite.worker.reaper import Reaper, run_all
-from django_mqlite.worker.shutdown import Stop, stop_on_signals
+from django_mqlite.worker.shutdown import Shutdown, shutdown_on_signals
 from django_mqlite.worker.watchdogs import check_writable
 
 
@@ -28,8 +28,8 @@ class Command(BaseCommand):
         add_skip_checks(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        be_heard()
-        with told_clearly():
+        configure_default_logging()
+        with as_command_error():
             using = options["database"] or queue_alias()
             check_writable(using)
             if not options["skip_checks"]:
@@ -39,6 +39,6 @@ class Command(BaseCommand):
                 for name, count in run_all(using).items():
                     self.stdout.write(f"{name}: {count}")
             else:
-                stop = Stop()
-                with stop_on_signals(stop):
+                stop = Shutdown()
+                with shutdown_on_signals(stop):
                     Reaper(using).run(stop)

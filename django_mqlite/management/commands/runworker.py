@@ -8,12 +8,12 @@ from django.core.management.base import BaseCommand
 
 from django_mqlite.checks import checking, queue_alias
 from django_mqlite.handlers import get_handlers
-from django_mqlite.logs import be_heard
+from django_mqlite.logs import configure_default_logging
 from django_mqlite.management.arguments import add_database, add_skip_checks, count, names, seconds
-from django_mqlite.management.inspection.errors import told_clearly
+from django_mqlite.management.inspection.errors import as_command_error
 from django_mqlite.worker.launch import run_reloading, run_worker, wait_for_other_machine
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.shutdown import Stop, stop_on_signals
+from django_mqlite.worker.shutdown import Shutdown, shutdown_on_signals
 from django_mqlite.worker.watchdogs import check_writable, served_queues
 
 
@@ -64,9 +64,9 @@ class Command(BaseCommand):
         add_skip_checks(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        be_heard()
-        stop = Stop()
-        with told_clearly(), stop_on_signals(stop):
+        configure_default_logging()
+        stop = Shutdown()
+        with as_command_error(), shutdown_on_signals(stop):
             handlers = get_handlers()
             using = options["database"] or queue_alias()
             check_writable(using)

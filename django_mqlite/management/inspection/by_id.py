@@ -35,7 +35,7 @@ def sequence_number(messages: MessageManager[Any], said: str) -> int:
             return count(said)
         except ArgumentTypeError as error:
             raise CommandError(str(error)) from error
-    same = messages.using(messages.using_alias).filter(message_id=said)
+    same = messages.using(messages.database).filter(message_id=said)
     found = same.only("queue")[: MOST_NAMED + 1]
     if len(found) == 1:
         return int(found[0].pk)

@@ -12,7 +12,7 @@ from django_mqlite.worker.database_errors import advice
 
 
 @contextmanager
-def told_clearly() -> Iterator[None]:
+def as_command_error() -> Iterator[None]:
     """Turn what is expected to go wrong into a CommandError: exit code 1, no traceback."""
     try:
         yield

@@ -45,7 +45,7 @@ def run(options: Mapping[str, Any], output: Output) -> None:
         )
     except ValueError as error:
         raise CommandError(str(error)) from error
-    rows = messages.using(messages.using_alias).only(*SUMMARY).in_bulk(page.ids)
+    rows = messages.using(messages.database).only(*SUMMARY).in_bulk(page.ids)
     found = [rows[id] for id in page.ids if id in rows]
     output.answer_table(
         {"messages": [summary(message) for message in found], "next": page.next},

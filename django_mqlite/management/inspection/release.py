@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Mapping[str, Any], output: Output) -> None:
     """The leases are those of the moment before the question; a newer one is left alone."""
     messages = Message.objects.db_manager(options["database"])
-    found = messages.using(messages.using_alias).only("lock_token").in_bulk(options["ids"])
+    found = messages.using(messages.database).only("lock_token").in_bulk(options["ids"])
     seen = {id: message.lease_fingerprint or "" for id, message in found.items()}
     question = (
         f"End the lease of {len(set(options['ids']))} message(s)? A handler that still runs is not "

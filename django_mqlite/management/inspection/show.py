@@ -32,7 +32,7 @@ def run(options: Mapping[str, Any], output: Output) -> None:
     """Everything but the lock token, or what became of a message that is gone."""
     messages = Message.objects.db_manager(options["database"])
     id = sequence_number(messages, options["id"])
-    message = messages.using(messages.using_alias).filter(pk=id).first()
+    message = messages.using(messages.database).filter(pk=id).first()
     why = messages.explain(id)
     if message is None:
         raise CommandError(explained(id, why))

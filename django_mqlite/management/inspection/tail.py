@@ -93,7 +93,7 @@ class Deaths:
         new = [id for id in reversed(latest) if id not in self._seen]
         self._seen = set(latest)
         self.may_be_more = len(new) == PAGE
-        rows = self._messages.using(self._messages.using_alias).in_bulk(new)
+        rows = self._messages.using(self._messages.database).in_bulk(new)
         yield from (rows[id] for id in new if id in rows)
 
     def _latest(self) -> tuple[int, ...]:

@@ -96,16 +96,16 @@ def begin(connection: Connection) -> None:
 
 # Changes nothing and takes the write lock, so that a time sampled afterwards is still the time
 # when the next statement is judged by it.
-ADMIT = Statement("UPDATE mqlite_meta SET value = value WHERE key IS NULL")
+ACQUIRE_WRITE_LOCK = Statement("UPDATE mqlite_meta SET value = value WHERE key IS NULL")
 
 
-def admit(connection: Connection) -> None:
+def acquire_write_lock(connection: Connection) -> None:
     """Wait for the write lock, in a transaction that may have begun deferred.
 
     Raises the database's OperationalError at once where the transaction has already read and
     another writer has committed since: only its owner can repeat it.
     """
-    ADMIT.run(connection)
+    ACQUIRE_WRITE_LOCK.run(connection)
 
 
 def data_version(driver: Any) -> int:

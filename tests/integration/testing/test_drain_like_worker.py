@@ -15,7 +15,7 @@ from django_mqlite.task_backend.compat import task
 from django_mqlite.testing import drain
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.process import run_child
-from django_mqlite.worker.shutdown import Stop
+from django_mqlite.worker.shutdown import Shutdown
 
 steps = None
 """What the handler or the task does."""
@@ -70,7 +70,7 @@ FLAVOURS = {
 
 def work():
     options = WorkerOptions(using="default", queues=("default",), burst=True, threads=1)
-    assert run_child(options, handlers.get_handlers(), Stop()).code == 0
+    assert run_child(options, handlers.get_handlers(), Shutdown()).code == 0
 
 
 COMMITTED = pytest.mark.django_db(transaction=True)

@@ -21,7 +21,7 @@ from tests.support.worker_app.models import Effect
 
 logger = logging.getLogger("shop")
 
-MAX_RUNTIME = 0.5
+TIMEOUT = 0.5
 
 if "MQLITE_TEST_DIE_YOUNG" in os.environ and multiprocessing.parent_process() is not None:
     os._exit(7)
@@ -54,7 +54,7 @@ def hold_the_interpreter(message: Message) -> None:
     )
 
 
-@handler("limited", max_runtime=MAX_RUNTIME)
+@handler("limited", timeout=TIMEOUT)
 def work_too_long(message: Message) -> None:
     """The first delivery: until it is told that its lease is lost, and on."""
     steps = begin(message)
@@ -87,7 +87,7 @@ def hold_the_interpreter_each_time(message: Message) -> None:
     ctypes.PyDLL(None).usleep(message.data["milliseconds"] * 1_000)
 
 
-@handler("blocks", max_runtime=MAX_RUNTIME)
+@handler("blocks", timeout=TIMEOUT)
 async def block_the_loop(message: Message) -> None:
     """The first delivery: no cancellation reaches a coroutine that does not wait."""
     steps = begin(message)
