@@ -1,10 +1,11 @@
 """The code of the README does what the README says."""
 
+import sys
 from datetime import timedelta
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
-from django.db import transaction
+from django.core import mail
 from django.test import override_settings
 
 from django_mqlite import Reject
@@ -17,64 +18,85 @@ from tests.support.source import ROOT
 BLOCKS = [block.text for block in blocks_of(ROOT / "README.md") if block.language == "python"]
 
 
-class TemporaryFailure(Exception):
-    """What a reader's mail server may say."""
-
-
 def run(containing: str, **names: object) -> dict:
-    """Run the one block that has this text, with what the reader has around it."""
-    (block,) = [each for each in BLOCKS if containing in each]
+    """Run the block of the README that contains this text; return its names."""
+    (block,) = [text for text in BLOCKS if containing in text]
     exec(block, names)
     return names
 
 
 @pytest.fixture
 def queues(db, clock):
-    """Those that the README declares."""
+    """Create the queues that the README declares."""
     declared = run("MQLITE =", BASE_DIR=ROOT)["MQLITE"]
     with override_settings(MQLITE=declared):
         Queue.objects.sync()
         yield get_settings().queues
 
 
-def test_the_settings_declare_the_queues_that_the_rest_is_about(queues):
-    assert {"emails", "order-events", "stock"} <= set(queues)
-    assert queues["emails"].lock_duration_ms == 60_000
-    assert queues["order-events"].ordering_mode == "group_fifo"
+class Orders:
+    """Stand for the manager of the reader's model Order."""
+
+    def __init__(self) -> None:
+        self.rows = {}
+
+    def create(self, *, email):
+        order = SimpleNamespace(pk=17, email=email)
+        self.rows[order.pk] = order
+        return order
+
+    def filter(self, *, pk):
+        return SimpleNamespace(first=lambda: self.rows.get(pk))
 
 
-def test_the_view_enqueues_with_the_order(queues):
-    order = SimpleNamespace(pk=17, customer_id=7)
-    orders = SimpleNamespace(objects=SimpleNamespace(create=lambda *fields: order))
+@pytest.fixture
+def orders(monkeypatch):
+    """Provide the module shop.models that the README imports."""
+    models = ModuleType("shop.models")
+    models.Order = SimpleNamespace(objects=Orders())
+    monkeypatch.setitem(sys.modules, "shop", ModuleType("shop"))
+    monkeypatch.setitem(sys.modules, "shop.models", models)
+    return models.Order.objects
 
-    run('enqueue("order-events"', transaction=transaction, Order=orders)
 
-    message = Message.objects.get()
-    assert (message.data, message.group_id) == ({"order": 17}, "customer-7")
+def test_settings_declare_the_queues_of_the_examples(queues):
+    assert {"confirmations", "imports"} <= set(queues)
+    assert queues["confirmations"].max_delivery_count == 5
 
 
-def test_the_handlers_do_what_their_comments_say(queues, monkeypatch):
+def test_view_enqueues_the_message_with_the_order(queues, orders):
+    view = run("def place_order")["place_order"]
+
+    view(SimpleNamespace(POST={"email": "ada@example.com"}))
+
+    assert Message.objects.get().data == {"order": 17}
+    assert orders.rows[17].email == "ada@example.com"
+
+
+def test_handler_confirms_orders_and_rejects_unknown_ones(queues, orders, monkeypatch):
     monkeypatch.setattr("django_mqlite.handlers._handlers", registered := dict(_handlers))
-    charged = []
-    run('@handler("stock"', charge=lambda order, idempotency_key: charged.append(order))
-    message = Message.objects.enqueue("order-events", {"order": 17}, group_id="customer-7")
+    run('@handler("confirmations")')
+    message = Message.objects.enqueue("confirmations", {"order": 17})
 
-    registered["order-events"].function(message)
-    with pytest.raises(Reject, match="UnknownArticle"):
-        registered["stock"].function(message)
+    with pytest.raises(Reject, match="UnknownOrder"):
+        registered["confirmations"].function(message)
+    orders.create(email="ada@example.com")
+    registered["confirmations"].function(message)
 
-    assert charged == [17]
-    assert registered["stock"].atomic
+    assert [sent.to for sent in mail.outbox] == [["ada@example.com"]]
 
 
-def test_the_loop_completes_what_was_sent_and_gives_back_what_was_not(queues):
-    first, second = (Message.objects.enqueue("emails", {"to": to}) for to in (7, 8))
+def test_loop_completes_successes_and_abandons_failures(queues, monkeypatch):
+    first, second = (
+        Message.objects.enqueue("imports", {"report": report}) for report in ("good", "bad")
+    )
 
-    def send(data):
-        if data == {"to": 8}:
-            raise TemporaryFailure("the server is busy")
+    def mail_admins(subject, report):
+        if report == "bad":
+            raise OSError("the mail server is busy")
 
-    run("Message.objects.claim", send=send, TemporaryFailure=TemporaryFailure, timedelta=timedelta)
+    monkeypatch.setattr("django.core.mail.mail_admins", mail_admins)
+    run("Message.objects.claim")
 
     assert not Message.objects.filter(pk=first.pk).exists()
     left = Message.objects.get(pk=second.pk)
