@@ -1,27 +1,105 @@
-"""Is everything in order? The system checks, the file, the queue's health, and what to do."""
+"""Diagnose a database: the health of its queues, the system checks, the file, and what to do.
+
+health() is quick and made for monitoring systems; diagnose() looks at everything. Both read only.
+This module is above the verbs, because a diagnosis includes the system checks.
+"""
 
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.core.checks import CheckMessage, run_checks
+from django.core.checks import run_checks
 
+from . import timing
 from .checks import checking
+from .models import Queue
 from .sqlite3.driver import has_wal_reset_bug
-from .verbs.database_file import Storage, damages, storage, unused_bytes
-from .verbs.health import health, wal_problem
+from .types import QueueStats, WorkerRecord
+from .verbs.database_file import Storage, damages, storage, unused_bytes, wal_bytes
+from .verbs.workers import live_workers
 
-MANY_FREE = 0.25
-LARGE = 64 * 1024 * 1024
-"""Bytes: below that free pages are not worth a word."""
+LARGE_WAL = 128 * 1024 * 1024
+"""Bytes: twice the `journal_size_limit` of sqlite_options(), to which a checkpoint truncates."""
 
-DUE_MS = 60_000
+RESTART_MS = 15_000
+"""The time without a worker that a deployment may take before due messages are a problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Facts for a monitoring system. Ages are in seconds; None means there is nothing to age."""
+
+    queue_problems: tuple[str, ...]
+    oldest_due_age: float | None
+    last_poll_age: float | None
+    live_workers: int
+    wal_bytes: int
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The problems of the queues, and a write-ahead log that is too large."""
+        return (*self.queue_problems, *_wal_problems(self.wal_bytes))
+
+    @property
+    def healthy(self) -> bool:
+        return not self.problems
+
+
+def health(using: str, *, max_age_ms: int) -> Health:
+    """Return the health of the queues and their file.
+
+    Problems are: due messages that no worker serves, messages of any priority that have been due
+    for longer than `max_age_ms`, and a write-ahead log that grows. Paused queues are left out,
+    because their messages are meant to wait.
+    """
+    now = timing.now_ms()
+    workers = [worker for worker in live_workers(using) if worker.queues]
+    ages = {
+        queue.queue: now - queue.due_since_ms
+        for queue in _active_queues(using)
+        if queue.due_since_ms is not None
+    }
+    polls = [now - worker.seen_at for worker in workers]
+    return Health(
+        queue_problems=tuple(_queue_problems(ages, workers, max_age_ms=max_age_ms)),
+        oldest_due_age=max(ages.values()) / 1000 if ages else None,
+        last_poll_age=min(polls) / 1000 if polls else None,
+        live_workers=len(workers),
+        wal_bytes=wal_bytes(using),
+    )
+
+
+def _active_queues(using: str) -> list[QueueStats]:
+    return [queue for queue in Queue.objects.db_manager(using).stats() if not queue.paused]
+
+
+def _queue_problems(
+    ages: dict[str, int], workers: list[WorkerRecord], *, max_age_ms: int
+) -> Iterator[str]:
+    for queue, age in ages.items():
+        served = any(queue in worker.queues for worker in workers)
+        if not served and age > min(max_age_ms, RESTART_MS):
+            yield f"Queue {queue} has due messages, but no live worker serves it."
+        elif age > max_age_ms:
+            yield f"Queue {queue} has had a due message for {age / 1000:.0f} s."
+
+
+def _wal_problems(size: int) -> Iterator[str]:
+    if size > LARGE_WAL:
+        yield f"The write-ahead log has {size:,} bytes."
+
+
+MANY_FREE_PAGES = 0.25
+LARGE_FILE = 64 * 1024 * 1024
+"""Bytes: free pages of a smaller file are not worth a warning."""
+
+MAX_DUE_AGE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that is not in order: "error" or "warning", what, and what to do about it."""
+    """A problem, with the advice to solve it. `level` is "error" or "warning"."""
 
     level: str
     id: str
@@ -31,7 +109,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What was found, the worst first, and the facts it was found from."""
+    """The findings, errors first, and facts about the file."""
 
     findings: tuple[Finding, ...]
     storage: Storage
@@ -41,23 +119,25 @@ class Diagnosis:
 
     @property
     def healthy(self) -> bool:
-        """Whether there is no error; warnings are advice."""
+        """True unless a finding is an error; warnings are advice."""
         return not any(finding.level == "error" for finding in self.findings)
 
 
 def diagnose(using: str, *, thorough: bool = True) -> Diagnosis:
-    """Look at everything. `thorough` reads the whole file, for damages and wasted room."""
-    found = storage(using)
+    """Return all findings. `thorough` reads the whole file, for damage and unused bytes."""
+    file = storage(using)
     findings = [
-        *_of_checks(using),
-        *(_of_damages(using) if thorough else ()),
-        *_of_storage(found),
-        *_of_health(using),
+        *_check_findings(using),
+        *(_damage_findings(using) if thorough else ()),
+        *_wal_findings(file),
+        *_page_findings(file),
+        *_disk_findings(file),
+        *_health_findings(using),
     ]
     return Diagnosis(
         findings=tuple(sorted(findings, key=lambda finding: finding.level)),
-        storage=found,
-        has_wal_reset_bug=has_wal_reset_bug(_version(found.sqlite_version)),
+        storage=file,
+        has_wal_reset_bug=has_wal_reset_bug(_version(file.sqlite_version)),
         unused=unused_bytes(using) if thorough else None,
         checked=thorough,
     )
@@ -68,8 +148,8 @@ def _version(text: str) -> tuple[int, int, int]:
     return int(major), int(minor), int(patch)
 
 
-def _of_checks(using: str) -> Iterator[Finding]:
-    """Ours alone; those that the project has silenced stay silent."""
+def _check_findings(using: str) -> Iterator[Finding]:
+    """Run this app's system checks, without those that the project has silenced."""
     with checking(using):
         messages = run_checks(tags=["mqlite"], databases=[using])
     for message in messages:
@@ -78,86 +158,83 @@ def _of_checks(using: str) -> Iterator[Finding]:
                 level="error" if message.is_serious() else "warning",
                 id=str(message.id),
                 text=str(message.msg),
-                advice=_hint(message),
+                advice=str(message.hint or ""),
             )
 
 
-def _hint(message: CheckMessage) -> str:
-    return str(message.hint or "")
-
-
-def _of_damages(using: str) -> Iterator[Finding]:
-    for said in damages(using):
+def _damage_findings(using: str) -> Iterator[Finding]:
+    for damage in damages(using):
         yield Finding(
             level="error",
             id="damaged",
-            text=f"The file is damaged: {said}",
+            text=f"The file is damaged: {damage}",
             advice="Stop all workers and web processes, keep a copy of the file and its -wal, and "
-            "restore the last backup; `sqlite3 FILE .recover` saves what can be read.",
+            "restore the last backup. `sqlite3 FILE .recover` saves what can still be read.",
         )
 
 
-def _of_storage(found: Storage) -> Iterator[Finding]:
-    if large := wal_problem(found.wal_size):
+def _wal_findings(file: Storage) -> Iterator[Finding]:
+    for problem in _wal_problems(file.wal_size):
         yield Finding(
             level="warning",
             id="large_wal",
-            text=_sentence(large),
-            advice="Something reads for a long time and keeps it from being emptied: look for "
-            "long transactions and forgotten shells.",
+            text=problem,
+            advice="A long read transaction prevents checkpoints: look for long transactions and "
+            "forgotten shells.",
         )
-    if found.size > LARGE and found.free > found.size * MANY_FREE:
-        how = "vacuum" if found.incremental else "vacuum --full (stops writers meanwhile)"
+
+
+def _page_findings(file: Storage) -> Iterator[Finding]:
+    if file.size > LARGE_FILE and file.free > file.size * MANY_FREE_PAGES:
+        command = "`manage.py mqlite vacuum`"
+        if not file.incremental:
+            command = "`manage.py mqlite vacuum --full` (blocks writers)"
         yield Finding(
             level="warning",
             id="free_pages",
-            text=f"{found.free:,} of {found.size:,} bytes are free pages.",
-            advice=f"They are used again. If the disk needs the room: `manage.py mqlite {how}`.",
+            text=f"{file.free:,} of {file.size:,} bytes are free pages.",
+            advice=f"SQLite uses them again. If you need the disk space: {command}.",
         )
-    yield from _of_disk(found)
 
 
-def _sentence(problem: str) -> str:
-    return f"{problem[0].upper()}{problem[1:]}."
-
-
-def _of_disk(found: Storage) -> Iterator[Finding]:
-    if found.path is None or not found.path.exists():
+def _disk_findings(file: Storage) -> Iterator[Finding]:
+    if file.path is None or not file.path.exists():
         return
-    left = shutil.disk_usage(found.path.parent).free
-    if left < found.size:
+    free = shutil.disk_usage(file.path.parent).free
+    if free < file.size:
         yield Finding(
             level="warning",
             id="little_disk",
-            text=f"The disk has {left:,} bytes left, less than the file's {found.size:,}.",
+            text=f"The disk has {free:,} bytes left, less than the {file.size:,} of the file.",
             advice="Free space: a full disk stops every enqueue, and a backup or a full vacuum "
-            "needs as much room as the file.",
+            "needs as much space as the file.",
         )
 
 
-def _of_health(using: str) -> Iterator[Finding]:
-    for problem in health(using, max_age_ms=DUE_MS).queue_problems:
+def _health_findings(using: str) -> Iterator[Finding]:
+    for problem in health(using, max_age_ms=MAX_DUE_AGE_MS).queue_problems:
         yield Finding(
             level="warning",
             id="unhealthy",
-            text=_sentence(problem),
-            advice="Start `manage.py runworker`, or look what its handlers wait for.",
+            text=problem,
+            advice="Start `manage.py runworker`, or find out what its handlers wait for.",
         )
 
 
-def facts(found: Diagnosis) -> dict[str, Any]:
-    """The facts, as JSON can hold them; sizes in bytes."""
+def facts(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return the facts as JSON values; sizes are in bytes."""
+    file = diagnosis.storage
     return {
-        "path": None if found.storage.path is None else str(found.storage.path),
-        "size": found.storage.size,
-        "free": found.storage.free,
-        "unused": found.unused,
-        "wal_size": found.storage.wal_size,
-        "incremental_vacuum": found.storage.incremental,
-        "journal_mode": found.storage.journal_mode,
-        "synchronous": found.storage.synchronous,
-        "sqlite_version": found.storage.sqlite_version,
-        "sqlite_source": found.storage.sqlite_source,
-        "wal_reset_bug": found.has_wal_reset_bug,
-        "integrity_checked": found.checked,
+        "path": None if file.path is None else str(file.path),
+        "size": file.size,
+        "free": file.free,
+        "unused": diagnosis.unused,
+        "wal_size": file.wal_size,
+        "incremental_vacuum": file.incremental,
+        "journal_mode": file.journal_mode,
+        "synchronous": file.synchronous,
+        "sqlite_version": file.sqlite_version,
+        "sqlite_source": file.sqlite_source,
+        "wal_reset_bug": diagnosis.has_wal_reset_bug,
+        "integrity_checked": diagnosis.checked,
     }

@@ -1,17 +1,65 @@
-"""The public verbs: which connection, at what time, in which transaction."""
+"""The managers of the models: the public verbs of the package.
 
+Each verb is a method of the class that a manager inherits from `django_mqlite.verbs`. A verb opens
+a write transaction, or a savepoint in the caller's transaction, takes the time under the write
+lock, runs the statements of the store, and sends signals after the commit.
+
+Verbs run on the database that the routers give for writing. `db_manager(alias)` chooses another.
+"""
+
+from django.db import models
+
+from .types import State
 from .verbs.base import M
 from .verbs.claim import ClaimVerbs
-from .verbs.dead_letters import DeadLetterManager
+from .verbs.dead_letters import DeadLetterVerbs
 from .verbs.enqueue import EnqueueVerbs
 from .verbs.find import FindVerbs
 from .verbs.operations import OperationVerbs
-from .verbs.queues import QueueManager
-from .verbs.topics import SubscriptionManager
+from .verbs.queues import QueueVerbs
+from .verbs.topics import TopicVerbs
+
+__all__ = ["DeadLetterManager", "MessageManager", "QueueManager", "SubscriptionManager"]
 
 
 class MessageManager(EnqueueVerbs[M], ClaimVerbs[M], OperationVerbs[M], FindVerbs[M]):
-    """Enqueue, claim, renew, settle; step in and look."""
+    """Enqueue, claim, settle and inspect messages: `Message.objects`.
+
+    - Enqueue: enqueue(), enqueue_many(), publish()
+    - Claim under a lease: claim(), claim_deferred(), claim_and_delete(), renew_many()
+    - Settle: complete_many(); a claimed message has complete(), abandon(), reject() and defer()
+    - Operate: cancel(), run_now(), release()
+    - Inspect: peek(), find(), explain()
+    """
 
 
-__all__ = ["DeadLetterManager", "MessageManager", "QueueManager", "SubscriptionManager"]
+class DeadLetterManager(DeadLetterVerbs[M]):
+    """Inspect, redrive and purge dead letters: `DeadLetter.objects`.
+
+    - Inspect: peek()
+    - Put back to work: redrive() by id, redrive_queue() by queue, age and reason
+    - Delete: purge() by id, purge_queue() by queue, age and reason
+    """
+
+    def get_queryset(self) -> models.QuerySet[M]:
+        return super().get_queryset().filter(state=State.DEAD_LETTERED)
+
+
+class QueueManager(QueueVerbs[M]):
+    """Create, configure and count queues: `Queue.objects`.
+
+    - Configure: create_queue(), configure(), and sync() for the queues declared in settings
+    - Inspect: named(), stats(), overview()
+
+    A single queue has pause() and resume().
+    """
+
+
+class SubscriptionManager(TopicVerbs[M]):
+    """Subscribe queues to topics: `Subscription.objects`.
+
+    - subscribe() creates a subscription and its queue, or replaces its filter
+    - unsubscribe() deletes both
+
+    Message.objects.publish() sends a message to the subscriptions of a topic.
+    """

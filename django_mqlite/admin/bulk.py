@@ -11,7 +11,7 @@ from django.template.response import TemplateResponse
 from django.utils.translation import gettext
 
 from ..exceptions import MqliteError
-from ..verbs.dead_letters import named
+from ..verbs.dead_letters import format_ids
 from .asking import Asked, ask, page
 from .bulk_verbs import BulkVerb
 from .read_only import ReadOnlyAdmin
@@ -66,7 +66,7 @@ def _carry_out(
     else:
         if kept:
             text = gettext("Kept, because other tables refer to them: %(ids)s") % {
-                "ids": named(kept)
+                "ids": format_ids(kept)
             }
             model_admin.message_user(request, text, messages.WARNING)
         if not run.is_over:

@@ -1,4 +1,4 @@
-"""The database file: how it is, its free pages, a copy of it."""
+"""The database file: status, integrity, vacuum and backup."""
 
 import os
 from collections.abc import Callable
@@ -19,12 +19,12 @@ INCREMENTAL = 2
 
 
 class NotPossible(MqliteError):
-    """The file cannot be treated so; the message says why and what can be done."""
+    """A vacuum or a backup is not possible; the message says why and what to do instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """The file as SQLite and the directory tell it; sizes in bytes."""
+    """Facts about the file from SQLite and the file system; sizes in bytes."""
 
     path: Path | None
     size: int
@@ -38,7 +38,7 @@ class Storage:
 
 
 def storage(using: str) -> Storage:
-    """How the file of the database stands. A read."""
+    """Return the facts about the database's file. Reads only."""
     facts = store.database_file.file_facts(connections[using])
     return Storage(
         path=database_path(using),
@@ -54,7 +54,10 @@ def storage(using: str) -> Storage:
 
 
 def wal_bytes(using: str) -> int:
-    """Its size is looked up, the file is not opened: closing it would drop SQLite's locks."""
+    """Return the size of the write-ahead log.
+
+    The file is not opened, because closing it would release the locks that SQLite holds.
+    """
     path = database_path(using)
     if path is None:
         return 0
@@ -65,27 +68,27 @@ def wal_bytes(using: str) -> int:
 
 
 def damages(using: str) -> list[str]:
-    """What is wrong with the file, in SQLite's words. Reads all of it."""
+    """Return SQLite's descriptions of damage to the file. Reads all of it."""
     return store.database_file.damages(connections[using])
 
 
 def unused_bytes(using: str) -> int | None:
-    """What is left free inside the pages of the queue's tables; None where SQLite cannot tell."""
+    """Return the unused bytes inside the pages of our tables; None if SQLite has no dbstat."""
     return store.database_file.unused_bytes(connections[using])
 
 
 def vacuum_incrementally(using: str, progress: Callable[[int], object]) -> int:
-    """Give the free pages back to the disk, some at a time; how many bytes that were.
+    """Return the free pages to the disk in batches; return the number of bytes.
 
-    Each batch is a short write transaction. `progress` is told the bytes so far. NotPossible for a
-    file that was not made for it.
+    Each batch is a short write transaction. `progress` is called with the number of bytes so far.
+    Raises NotPossible for a file that was not created with auto_vacuum=INCREMENTAL.
     """
     before = storage(using)
     if not before.incremental:
         raise NotPossible(
-            "The free pages of this file can only be given back all at once, because it was not "
-            "made with auto_vacuum=INCREMENTAL. `manage.py mqlite vacuum --full` writes it anew, "
-            "and makes it so; nobody else can write meanwhile."
+            "The free pages of this file can only be returned all at once, because it was not "
+            "created with auto_vacuum=INCREMENTAL. `manage.py mqlite vacuum --full` rewrites it "
+            "with this mode, and blocks all writers meanwhile."
         )
     freed = 0
     while True:
@@ -104,53 +107,53 @@ def _vacuum_some(connection: Any) -> None:
 
 
 def vacuum_fully(using: str) -> int:
-    """Write the whole file anew, without free pages; how many bytes it is smaller.
+    """Rewrite the file without free pages; return the number of bytes that it is smaller.
 
-    Nobody else can write meanwhile, and the disk must have room for a second copy, which the
-    write-ahead log takes too. Afterwards vacuum_incrementally() is possible.
+    All other writers are blocked, and the disk needs space for a second copy, and for as much in
+    the write-ahead log. Afterwards vacuum_incrementally() is possible.
     """
     if in_callers_transaction(using) or connections[using].in_atomic_block:
         raise NotPossible("VACUUM cannot run inside a transaction.")
     before = storage(using)
-    store.database_file.make_incremental(connections[using])
     store.database_file.vacuum_all(connections[using])
     return max(0, before.size - storage(using).size)
 
 
 def back_up(using: str, path: Path, progress: Callable[[int, int], object]) -> int:
-    """Copy the database as it is now to `path`, where no file may be; the size of the copy.
+    """Copy the database to `path`, which must not exist; return the size of the copy.
 
-    By SQLite's backup API, while everybody goes on reading and writing. The copy is checked, and
-    gets its name only when it is complete. `progress` is told pages done and pages to do.
+    Uses SQLite's backup API, which blocks neither readers nor writers. The copy is checked, and it
+    gets its name only when it is complete. `progress` is called with the number of copied pages and
+    the number of all pages.
     """
     if path.exists():
         raise _exists(path)
     if not path.parent.is_dir():
-        raise NotPossible(f"There is no directory {path.parent} to write a backup to.")
+        raise NotPossible(f"Cannot write a backup to {path}: there is no directory {path.parent}.")
     if in_callers_transaction(using) or connections[using].in_atomic_block:
         raise NotPossible("A backup cannot be made inside a transaction.")
-    # Of this run alone: another that makes the same backup at the same time has a file of its own.
+    # The name is unique, so that two backups to the same path do not write to one file.
     partial = path.with_name(f"{path.name}.{os.getpid()}-{token_hex(4)}.partial")
     try:
-        wrong = _copied(using, partial, progress)
-        if wrong:
-            raise NotPossible(f"The copy is damaged and was not kept: {wrong[0]}")
-        _give_name(partial, path)
+        damages_of_copy = _copy(using, partial, progress)
+        if damages_of_copy:
+            raise NotPossible(f"The copy is damaged and was deleted: {damages_of_copy[0]}")
+        _rename(partial, path)
     finally:
         for name in (partial.name, f"{partial.name}-wal", f"{partial.name}-shm"):
             partial.with_name(name).unlink(missing_ok=True)
     return path.stat().st_size
 
 
-def _copied(using: str, path: Path, progress: Callable[[int, int], object]) -> list[str]:
+def _copy(using: str, path: Path, progress: Callable[[int, int], object]) -> list[str]:
     connection: Any = connections[using]
     connection.ensure_connection()
     with connection.wrap_database_errors, closing(connection.Database.connect(path)) as copy:
         return store.database_file.back_up(connection.connection, copy, progress)
 
 
-def _give_name(partial: Path, path: Path) -> None:
-    """A renaming would replace a file that is there by now; a hard link does not."""
+def _rename(partial: Path, path: Path) -> None:
+    """Rename by a hard link, which unlike rename() does not replace an existing file."""
     try:
         path.hardlink_to(partial)
     except FileExistsError:
@@ -162,4 +165,4 @@ def _give_name(partial: Path, path: Path) -> None:
 
 
 def _exists(path: Path) -> NotPossible:
-    return NotPossible(f"{path} exists, and a backup overwrites nothing.")
+    return NotPossible(f"{path} exists: a backup does not overwrite files. Choose another path.")

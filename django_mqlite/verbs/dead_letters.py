@@ -1,4 +1,4 @@
-"""Redrive and purge."""
+"""Redrive and purge dead letters, in batches that are a transaction each."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -15,60 +15,22 @@ from .. import signals, timing
 from ..doorbell import ring_doorbell
 from ..exceptions import GroupRequired
 from ..store import sqlite as store
+from ..store.sqlite.dead_letters import Redelivery
 from ..timing import Duration, milliseconds, moment
 from ..transactions import after_commit, write_transaction, yield_to_other_writers
-from ..types import BulkCount, State, clamped
+from ..types import BulkCount, clamped
 from .base import BATCH, M, Verbs, from_rows, positive, require_queue
 
-# What a foreign key deletes or sets to NULL itself is no obstacle. Read from the file: a model
-# need not exist for every table.
-REFERENCES = """
-    SELECT t.name, f."from"
-      FROM sqlite_master AS t, pragma_foreign_key_list(t.name) AS f
-     WHERE t.type = 'table' AND lower(f."table") = 'mqlite_messages'
-       AND f.on_delete IN ('NO ACTION', 'RESTRICT')
-"""
-
-
-SHOWN = 20
-
-
-def named(ids: Sequence[int]) -> str:
-    """Return the ids for people: the first 20, and how many more there are."""
-    text = ", ".join(f"#{id}" for id in ids[:SHOWN])
-    return text if len(ids) <= SHOWN else f"{text} (+{len(ids) - SHOWN})"
-
-
-def referenced(connection: Any, ids: Collection[int]) -> set[int]:
-    """Return those of these messages that a row of another table refers to.
-
-    Asked before deleting, because Django's foreign keys are deferred: SQLite would only refuse the
-    commit, which may be the caller's, and not name the message.
-    """
-    found: set[int] = set()
-    quoted = connection.ops.quote_name
-    with connection.cursor() as cursor:
-        cursor.execute(REFERENCES)
-        for table, column in cursor.fetchall():
-            cursor.execute(
-                "SELECT value FROM json_each(%s)"  # noqa: S608 - names from the schema, quoted
-                f" WHERE value IN (SELECT {quoted(column)} FROM {quoted(table)})",
-                [json.dumps(list(ids))],
-            )
-            found.update(id for (id,) in cursor.fetchall())
-    return found
-
-
-Act = Callable[[Sequence[int]], BulkCount]
-"""What is done to a batch; it answers how many of them were still dead letters."""
+BatchAction = Callable[[Sequence[int]], BulkCount]
+"""A redrive or purge of one batch; it returns how many of the ids were dead letters."""
 
 Progress = Callable[[int], object]
-"""Told how many there were so far, after each batch."""
+"""A function that is called after each batch with the number of messages so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Over:
-    """Which dead letters of a queue, and who hears of it."""
+class Selection:
+    """A choice among the dead letters of a queue, and the function that hears of the progress."""
 
     limit: int | None
     older_than: Duration | None
@@ -76,57 +38,8 @@ class Over:
     progress: Progress | None
 
 
-def in_batches(manager: Verbs[Any], ids: Iterable[int], act: Act) -> BulkCount:
-    """`act` on these; how many it has acted on."""
-    wanted = list(dict.fromkeys(ids))  # an id said twice would be copied twice
-    done = BulkCount()
-    for start in range(0, len(wanted), BATCH):
-        with yield_to_other_writers(manager.database):
-            done = done.plus(act(wanted[start : start + BATCH]))
-    return done
-
-
-def over_queue(manager: Verbs[Any], queue: str, act: Act, over: Over) -> BulkCount:
-    """`act` on those of `queue`, the longest dead first; how many it has acted on."""
-    if over.limit is not None:
-        positive(over.limit, "limit")
-    finished_before = _finished_before(manager.connection, queue, over.older_than)
-    done, after = BulkCount(), store.dead_letters.Death(-1, 0)
-    while over.limit is None or done < over.limit:
-        wanted = BATCH if over.limit is None else min(BATCH, over.limit - done)
-        deaths = store.dead_letters.deaths(
-            manager.connection,
-            queue,
-            finished_before=finished_before,
-            after=after,
-            reason=over.reason,
-            limit=wanted,
-        )
-        if deaths:
-            after = deaths[-1]
-            with yield_to_other_writers(manager.database):
-                done = done.plus(act([death.id for death in deaths]))
-            if over.progress is not None:
-                over.progress(done)
-        if len(deaths) < wanted:
-            break
-    return done
-
-
-def _finished_before(connection: Any, queue: str, older_than: Duration | None) -> int:
-    """Later deaths are not meant: by age, or because they come while this one is at work."""
-    age = None if older_than is None else milliseconds(older_than, "older_than", least=1)
-    require_queue(connection, queue)
-    if age is None:
-        return store.dead_letters.last_death(connection, queue) or 0
-    return timing.now_ms() - age
-
-
-class DeadLetterManager(Verbs[M]):
-    """Redrive and purge. Each batch of a thousand is a transaction of its own."""
-
-    def get_queryset(self) -> models.QuerySet[M]:
-        return super().get_queryset().filter(state=State.DEAD_LETTERED)
+class DeadLetterVerbs(Verbs[M]):
+    """Redrive and purge dead letters, in batches of 1,000 that are a transaction each."""
 
     def matching(
         self,
@@ -136,25 +49,24 @@ class DeadLetterManager(Verbs[M]):
         older_than: Duration | None = None,
         reason: str | None = None,
     ) -> models.QuerySet[M]:
-        """The dead letters of `queue`, of `ids` if given, to be counted before something is done.
+        """Return the dead letters of `queue`, those with `ids` if given, to count or show them.
 
         `older_than` and `reason` as in redrive_queue() and purge_queue(). Raises QueueNotFound.
         """
         require_queue(self.connection, queue)
-        found = self.using(self.database).filter(queue=queue)
+        letters = self.using(self.database).filter(queue=queue)
         if ids is not None:
-            found = found.filter(pk__in=set(map(clamped, ids)))
+            letters = letters.filter(pk__in=set(map(clamped, ids)))
         if older_than is not None:
-            died_before = timing.now_ms() - milliseconds(older_than, "older_than", least=1)
-            found = found.filter(finished_at__lte=moment(died_before))
+            letters = letters.filter(finished_at__lte=moment(_finished_before(older_than)))
         if reason is not None:
-            found = found.filter(dead_letter_reason=reason)
-        return found
+            letters = letters.filter(dead_letter_reason=reason)
+        return letters
 
     def with_last_error(self) -> models.QuerySet[M]:
-        """The dead letters with `last_error`, the message of the last failed delivery or None.
+        """Annotate dead letters with `last_error`, the message of their last error or None.
 
-        For a few of them, chosen by id: each one's `errors` are read.
+        Use it for few messages, selected by id, because it reads all `errors` of each.
         """
         message = Func(F("errors"), Value("$[#-1].message"), function="JSON_EXTRACT")
         return self.annotate(last_error=Cast(message, models.TextField()))  # type: ignore[return-value]
@@ -167,15 +79,19 @@ class DeadLetterManager(Verbs[M]):
         rate: float | None = None,
         delay: Duration = 0,
     ) -> BulkCount:
-        """Put these dead letters back to work, deliveries counted from 0; how many there were.
+        """Make these dead letters active again, with a delivery count of 0; return their number.
 
-        They keep their id and with it their place in their group; with `into` they get new ids at
-        the end of that queue. `rate` spreads them out, so many a second, the first after `delay`
-        (timedelta or seconds). Ids that are no dead letters are passed over, so doing it twice
-        redrives once. With `into`, those that a foreign key of the project refers to stay; the
-        result's `referenced` names them. Raises QueueNotFound and GroupRequired for `into`.
+        They keep their ids and their places in their groups. With `into` they move to the end of
+        that queue and get new ids. `rate` (messages per second) spreads the deliveries; the first
+        is due after `delay` (timedelta or seconds).
+
+        Ids of messages that are not dead letters are ignored, so a repeated call redrives nothing
+        twice. With `into`, dead letters that a foreign key of the project refers to are kept, and
+        the result's `referenced` lists them.
+
+        Raises QueueNotFound and GroupRequired for the queue `into`.
         """
-        return in_batches(self, ids, self._mover(into, rate, milliseconds(delay, "delay")))
+        return self._in_batches(ids, self._redrive_action(into, rate, milliseconds(delay, "delay")))
 
     def redrive_queue(
         self,
@@ -188,23 +104,25 @@ class DeadLetterManager(Verbs[M]):
         rate: float | None = None,
         progress: Progress | None = None,
     ) -> BulkCount:
-        """Redrive the dead letters of `queue`, the longest dead first; how many there were.
+        """Redrive the dead letters of `queue`, the oldest first; return their number.
 
-        At most `limit`, and only those that died at least `older_than` (timedelta or seconds) ago,
-        of this `reason`; `into` and `rate` as in redrive(). A message that dies again meanwhile is
-        not redriven again. After each batch `progress` is called with how many there were so far.
-        Raises QueueNotFound, and GroupRequired for the queue `into`.
+        `limit` is the largest number to redrive. `older_than` (timedelta or seconds) selects those
+        that have been dead letters for at least that long, `reason` those with this reason. `into`
+        and `rate` as in redrive(). Messages that become dead letters during the call are not
+        redriven. `progress` is called after each batch with the number so far.
+
+        Raises QueueNotFound, also for the queue `into`, and GroupRequired for that queue.
         """
-        over = Over(limit=limit, older_than=older_than, reason=reason, progress=progress)
-        return over_queue(self, queue, self._mover(into, rate), over)
+        selection = Selection(limit=limit, older_than=older_than, reason=reason, progress=progress)
+        return self._in_queue(queue, selection, self._redrive_action(into, rate))
 
     def purge(self, ids: Iterable[int]) -> BulkCount:
-        """Delete these dead letters for good; how many there were. Other ids are passed over.
+        """Delete these dead letters; return their number. Other messages are ignored.
 
-        Those that a foreign key of the project refers to stay; `referenced` of the result names
-        them.
+        Dead letters that a foreign key of the project refers to are kept, and the result's
+        `referenced` lists them.
         """
-        return in_batches(self, ids, self._purge_batch)
+        return self._in_batches(ids, self._purge_batch)
 
     def purge_queue(
         self,
@@ -216,18 +134,20 @@ class DeadLetterManager(Verbs[M]):
         everything: bool = False,
         progress: Progress | None = None,
     ) -> BulkCount:
-        """Delete dead letters of `queue` for good, the longest dead first; how many there were.
+        """Delete dead letters of `queue`, the oldest first; return their number.
 
-        Needs a bound, `limit`, `older_than` or `reason`, or `everything=True`. `progress` as in
-        redrive_queue(), `referenced` as in purge(). Raises QueueNotFound.
+        Requires `limit`, `older_than`, `reason` or `everything=True`. The arguments are those of
+        redrive_queue(), and the result is that of purge(). Raises QueueNotFound.
         """
         if limit is None and older_than is None and reason is None and not everything:
-            raise ValueError("purge_queue() needs limit=, older_than=, reason= or everything=True")
-        over = Over(limit=limit, older_than=older_than, reason=reason, progress=progress)
-        return over_queue(self, queue, self._purge_batch, over)
+            raise ValueError(
+                "purge_queue() deletes messages: pass limit, older_than, reason or everything=True."
+            )
+        selection = Selection(limit=limit, older_than=older_than, reason=reason, progress=progress)
+        return self._in_queue(queue, selection, self._purge_batch)
 
     def peek(self, queue: str, *, limit: int = 10) -> list[M]:
-        """The dead letters of `queue`, the longest dead first. Raises QueueNotFound."""
+        """Return the oldest dead letters of `queue`. Raises QueueNotFound."""
         positive(limit, "limit")
         connection = self.connection
         rows = store.find.peek_dead_letters(connection, queue, limit=limit)
@@ -235,52 +155,100 @@ class DeadLetterManager(Verbs[M]):
             require_queue(connection, queue)
         return from_rows(self.model, self.database, rows)
 
-    def _mover(self, into: str | None, rate: float | None, delay_ms: int = 0) -> Act:
-        """What redrives a batch; it remembers how far the rate has come."""
+    def _in_batches(self, ids: Iterable[int], action: BatchAction) -> BulkCount:
+        unique_ids = list(dict.fromkeys(ids))  # a repeated id would be copied twice
+        done = BulkCount()
+        for start in range(0, len(unique_ids), BATCH):
+            with yield_to_other_writers(self.database):
+                done = done.plus(action(unique_ids[start : start + BATCH]))
+        return done
+
+    def _in_queue(self, queue: str, selection: Selection, action: BatchAction) -> BulkCount:
+        limit = selection.limit
+        if limit is not None:
+            positive(limit, "limit")
+        finished_before = self._last_finished_at(queue, selection.older_than)
+        done, last = BulkCount(), (-1, 0)
+        while limit is None or done < limit:
+            batch_size = BATCH if limit is None else min(BATCH, limit - done)
+            batch = store.dead_letters.NEXT_BATCH.all(
+                self.connection,
+                queue=queue,
+                finished_before=finished_before,
+                after_finished_at=last[0],
+                after_id=last[1],
+                reason=selection.reason,
+                limit=batch_size,
+            )
+            if batch:
+                last = batch[-1]
+                with yield_to_other_writers(self.database):
+                    done = done.plus(action([id for _, id in batch]))
+                if selection.progress is not None:
+                    selection.progress(done)
+            if len(batch) < batch_size:
+                break
+        return done
+
+    def _last_finished_at(self, queue: str, older_than: Duration | None) -> int:
+        """Return the time up to which dead letters are selected.
+
+        Without `older_than` it is that of the newest, so that messages which become dead letters
+        during the call are not selected.
+        """
+        finished_before = None if older_than is None else _finished_before(older_than)
+        require_queue(self.connection, queue)
+        if finished_before is not None:
+            return finished_before
+        return store.dead_letters.NEWEST_FINISHED_AT.value(self.connection, queue=queue) or 0
+
+    def _redrive_action(
+        self, into: str | None, rate: float | None, delay_ms: int = 0
+    ) -> BatchAction:
+        """Return a function that redrives a batch; the rate continues from batch to batch."""
         if into is not None:
             require_queue(self.connection, into)
         interval_ms = 0.0 if rate is None else 1000 / _checked_rate(rate)
-        place = count()
+        numbers = count()
 
-        def move(ids: Sequence[int]) -> BulkCount:
-            dues = [
-                store.dead_letters.Due(id, delay_ms + int(next(place) * interval_ms)) for id in ids
-            ]
-            return self._redrive_batch(dues, into)
+        def redrive_batch(ids: Sequence[int]) -> BulkCount:
+            return self._redrive_batch(
+                [Redelivery(id, delay_ms + int(next(numbers) * interval_ms)) for id in ids], into
+            )
 
-        return move
+        return redrive_batch
 
-    def _redrive_batch(self, dues: Sequence[store.dead_letters.Due], into: str | None) -> BulkCount:
-        alias = self.database
+    def _redrive_batch(self, redeliveries: Sequence[Redelivery], into: str | None) -> BulkCount:
         kept: tuple[int, ...] = ()
-        with write_transaction(alias) as (connection, now):
+        with write_transaction(self.database) as (connection, now):
             if into is None:
-                moved = store.dead_letters.redrive(connection, dues, now=now)
+                redriven = store.dead_letters.redrive(connection, redeliveries, now=now)
             else:
-                kept = self._referenced(connection, [due.id for due in dues])
-                dues = [due for due in dues if due.id not in kept]
-                ungrouped = store.dead_letters.ungrouped_dead_letter(connection, dues, into)
+                kept = self._referenced(connection, [letter.id for letter in redeliveries])
+                redeliveries = [letter for letter in redeliveries if letter.id not in kept]
+                ids = [letter.id for letter in redeliveries]
+                ungrouped = store.dead_letters.ungrouped_dead_letter(connection, ids, into)
                 if ungrouped is not None:
                     raise GroupRequired(into, dead_letter=ungrouped)
-                moved = store.dead_letters.redrive_into(connection, dues, into, now=now)
-            self._tell(signals.messages_redriven, moved)
-            after_commit(alias, partial(ring_doorbell, alias))
-        return BulkCount(moved, kept)
+                redriven = store.dead_letters.redrive_into(connection, redeliveries, into, now=now)
+            self._send_after_commit(signals.messages_redriven, redriven)
+            after_commit(self.database, partial(ring_doorbell, self.database))
+        return BulkCount(redriven, kept)
 
     def _purge_batch(self, ids: Sequence[int]) -> BulkCount:
         with write_transaction(self.database) as (connection, _):
             kept = self._referenced(connection, ids)
             purged = store.dead_letters.purge(connection, [id for id in ids if id not in kept])
-            self._tell(signals.messages_purged, purged)
+            self._send_after_commit(signals.messages_purged, purged)
         return BulkCount(purged, kept)
 
     def _referenced(self, connection: Any, ids: Sequence[int]) -> tuple[int, ...]:
-        """Return those of these that are dead letters and cannot be deleted."""
+        """Return the ids of those dead letters that cannot be deleted."""
         ids = sorted(referenced(connection, ids))
         letters = self.using(self.database).filter(pk__in=ids).order_by("pk")
         return tuple(letters.values_list("pk", flat=True)) if ids else ()
 
-    def _tell(self, signal: Any, count: int) -> None:
+    def _send_after_commit(self, signal: Any, count: int) -> None:
         if count == 0:
             return
         send = partial(
@@ -294,10 +262,55 @@ class DeadLetterManager(Verbs[M]):
         after_commit(self.database, send)
 
 
+def _finished_before(older_than: Duration) -> int:
+    return timing.now_ms() - milliseconds(older_than, "older_than", least=1)
+
+
 def _checked_rate(rate: float) -> float:
-    """Messages a second. Less than one an hour is a mistake."""
+    """Return the rate. Less than one message per hour is taken for a mistake."""
     if isinstance(rate, bool) or not isinstance(rate, int | float):
-        raise TypeError(f"rate is a number of messages a second, not {rate!r}")
+        raise TypeError(f"rate must be a number of messages per second, not {rate!r}.")
     if not 1 / 3600 <= rate <= 1_000_000:  # NaN fails this as well
-        raise ValueError(f"rate must be between 1/3600 and a million a second, not {rate!r}")
+        raise ValueError(
+            f"rate must be between 1/3600 and 1,000,000 messages per second, not {rate!r}."
+        )
     return rate
+
+
+# Foreign keys with ON DELETE CASCADE, SET NULL or SET DEFAULT do not prevent a deletion. The keys
+# are read from the schema, because not every table has a model.
+REFERENCES = """
+    SELECT t.name, f."from"
+      FROM sqlite_master AS t, pragma_foreign_key_list(t.name) AS f
+     WHERE t.type = 'table' AND lower(f."table") = 'mqlite_messages'
+       AND f.on_delete IN ('NO ACTION', 'RESTRICT')
+"""
+
+
+def referenced(connection: Any, ids: Collection[int]) -> set[int]:
+    """Return the ids of those messages that a row of another table refers to.
+
+    Check this before deleting. Django's foreign keys are deferred, so SQLite would only refuse the
+    commit, which may be the caller's, and would not name the message.
+    """
+    referenced_ids: set[int] = set()
+    quote = connection.ops.quote_name
+    with connection.cursor() as cursor:
+        cursor.execute(REFERENCES)
+        for table, column in cursor.fetchall():
+            cursor.execute(
+                "SELECT value FROM json_each(%s)"  # noqa: S608 - names from the schema, quoted
+                f" WHERE value IN (SELECT {quote(column)} FROM {quote(table)})",
+                [json.dumps(list(ids))],
+            )
+            referenced_ids.update(id for (id,) in cursor.fetchall())
+    return referenced_ids
+
+
+SHOWN_IDS = 20
+
+
+def format_ids(ids: Sequence[int]) -> str:
+    """Return the first 20 ids as text for people, and the number of the others."""
+    text = ", ".join(f"#{id}" for id in ids[:SHOWN_IDS])
+    return text if len(ids) <= SHOWN_IDS else f"{text} (+{len(ids) - SHOWN_IDS})"

@@ -15,7 +15,7 @@ from ..store.sqlite.explain import COUNT_AHEAD_TO, LastSettlement, Situation
 from ..store.sqlite.settle import RECEIPT_LIFE_MS
 from ..timing import iso
 from ..types import Explanation, State, WorkerRecord, clamped
-from .workers import registered_workers, was_seen
+from .workers import is_live, registered_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Surroundings:
 
     def lives(self, worker: WorkerRecord) -> bool:
         """Whether it has written of late."""
-        return was_seen(worker, now=self.now)
+        return is_live(worker, now=self.now)
 
     def workers_of(self, queue: str) -> list[WorkerRecord]:
         """The live ones that serve the queue."""

@@ -1,4 +1,4 @@
-"""A person steps in: cancel, run now, release a lease."""
+"""Operations on single messages by whoever runs the queue: cancel, run now, release a lease."""
 
 from functools import partial
 
@@ -11,30 +11,33 @@ from .base import M, Verbs
 
 
 class OperationVerbs(Verbs[M]):
-    """What nobody's code does on its own."""
+    """Cancel a scheduled message, run it now, or release a lease."""
 
     def cancel(self, id: int) -> bool:
-        """Delete a scheduled message that was never delivered; False if it is not such a one."""
+        """Delete a scheduled message that was never delivered; return False for any other."""
         with write_transaction(self.database) as (connection, _):
-            return store.operations.cancel(connection, clamped(id))
+            return store.operations.CANCEL.run(connection, id=clamped(id)) > 0
 
     def run_now(self, id: int) -> bool:
-        """Make a scheduled message due, also one that backs off; False if it is not scheduled.
+        """Make a scheduled message claimable; return False if the message is not scheduled.
 
-        Its place in its group stays, and so does the end of its time to live.
+        This includes messages that wait for a retry. The message keeps its place in its group and
+        its expiry time.
         """
         with write_transaction(self.database) as (connection, now):
-            is_due = store.operations.run_now(connection, clamped(id), now=now)
-            if is_due:
+            activated = store.operations.RUN_NOW.run(connection, id=clamped(id), now=now) > 0
+            if activated:
                 after_commit(self.database, partial(ring_doorbell, self.database))
-        return is_due
+        return activated
 
     def release(self, id: int, *, seen: str, reason: str = "released by hand") -> bool:
-        """End the lease that was seen: back to work at once, at its bound to the dead letters.
+        """End a lease, so that the message can be delivered again at once.
 
-        `seen` is the `lease_fingerprint` of the message when somebody decided: False, and nothing
-        is written, if it has another lease or none by now. The delivery stays counted, `reason`
-        is remembered in `errors`, and whoever held the lease gets LockLost when it settles.
+        `seen` is the message's `lease_fingerprint` at the time of the decision. If the message has
+        another lease by now, or none, nothing is changed and the result is False.
+
+        The delivery counts: at its delivery limit the message becomes a dead letter. `reason` is
+        recorded in `errors`. The former holder gets LockLost when it settles the message.
         """
         using = self.database
         with write_transaction(using) as (connection, now):

@@ -1,6 +1,5 @@
-"""Create, configure, pause, count."""
+"""Create, configure, pause and count queues."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,114 +14,114 @@ from ..handlers import queues_of_kinds
 from ..names import checked_name
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
-from ..types import QueueConfig, QueueOverview, QueueStats, Tallies, WorkerRecord
+from ..types import OrderingMode, QueueConfig, QueueOverview, QueueStats
 from .base import M, Verbs, require_queue
 from .workers import last_hour, live_workers, settled
 
 
-class QueueManager(Verbs[M]):
-    """Create, configure, pause, count."""
+class QueueVerbs(Verbs[M]):
+    """Create, configure, pause and count queues."""
 
     def create_queue(self, name: str, **options: Any) -> M:
-        """Create the queue `name`, or bring it to `options`, which are those of MQLITE['QUEUES'].
+        """Create the queue `name` with `options`, which are those of MQLITE['QUEUES'].
 
-        Options left out are at their defaults, also the second time: see configure(). Raises
-        ValueError for a name that cannot be one, NameConflict for one that is taken by a topic or
-        a subscription, and ImproperlyConfigured for a wrong option, also for leaving or entering
-        strict_fifo while the queue has messages.
+        If the queue exists, it gets exactly these options: those left out return to their
+        defaults. Use configure() to change some of them.
+
+        Raises ValueError for an invalid name, NameConflict if a topic or a subscription has the
+        name, and ImproperlyConfigured for an invalid option, or if the queue has messages and
+        would become strict_fifo or cease to be it.
         """
         self.declare(name, queue_config(options, f"queue {name!r}"))
         return self.get(name=name)
 
     def configure(self, name: str, **options: Any) -> M:
-        """Change these options of a queue, of a subscription's too, and leave the others alone.
+        """Change these options of a queue, or of a subscription's queue, and keep the others.
 
         Raises QueueNotFound, and ImproperlyConfigured as create_queue() does.
         """
         columns = queue_columns(options, f"queue {name!r}")
-        with write_transaction(self.database) as (connection, _):
+        with write_transaction(self.database) as (connection, now):
             config = store.queues.queue_config(connection, name)
             if config is None:
                 raise QueueNotFound(name, store.queues.queue_names(connection))
-            self._declare(connection, name, replace(config, **columns))
+            _declare(connection, name, replace(config, **columns), now=now)
         return self.get(name=name)
 
     def sync(self) -> list[str]:
-        """Bring the queues declared in settings into the database; the names of those that changed.
+        """Apply the queues declared in settings to the database; return the names of changed ones.
 
-        Those that a tasks backend names in TASKS are created if they are not there, with every
-        option at its default. Queues that are no longer declared stay, with their messages.
+        Queues named in a tasks backend in TASKS are created with default options if they do not
+        exist. Queues that are no longer declared are kept, with their messages.
         """
         with write_transaction(self.database) as (connection, now):
             store.base.write_schema_token(connection, now=now)
         declared = get_settings().queues
-        missing = (
-            queues_of_kinds() - declared.keys() - set(store.queues.queue_names(self.connection))
-        )
-        wanted = {**declared, **{name: QueueConfig() for name in sorted(missing)}}
-        return [name for name, config in wanted.items() if self.declare(name, config)]
+        existing = store.queues.queue_names(self.connection)
+        missing = queues_of_kinds() - declared.keys() - set(existing)
+        configs = {**declared, **{name: QueueConfig() for name in sorted(missing)}}
+        return [name for name, config in configs.items() if self.declare(name, config)]
 
     def declare(self, name: str, config: QueueConfig) -> bool:
-        """Create the queue or bring its row to `config`; whether anything had to change."""
+        """Create the queue or change its row to `config`; return whether anything was written."""
         checked_name(name)
-        with write_transaction(self.database) as (connection, _):
-            holder = store.topics.name_holder(connection, name)
-            if holder not in (None, f"a {config.kind}"):
-                raise NameConflict(name, str(holder))
-            return self._declare(connection, name, config)
-
-    def _declare(self, connection: Any, name: str, config: QueueConfig) -> bool:
-        held = store.queues.ordering_held(connection, name)
-        if held is not None and _changes_line(held, config.ordering_mode):
-            raise ImproperlyConfigured(
-                f"Queue {name!r} is {held[0]} and has messages standing in that order; it can "
-                f"become {config.ordering_mode} once it is empty."
-            )
-        return store.queues.declare_queue(connection, name, config, now=timing.now_ms())
+        with write_transaction(self.database) as (connection, now):
+            owner = store.topics.NAME_OWNER.value(connection, name=name)
+            if owner not in (None, f"a {config.kind}"):
+                raise NameConflict(name, owner)
+            return _declare(connection, name, config, now=now)
 
     def set_paused(self, queue: Any, paused: bool) -> bool:
-        """Pause or resume; whether that was a change."""
+        """Pause or resume the queue; return whether that was a change."""
         with write_transaction(self.database) as (connection, now):
-            changed = store.queues.pause_queue(connection, queue.pk, paused=paused, now=now)
+            changed = store.queues.PAUSE_QUEUE.run(
+                connection, name=queue.pk, paused=int(paused), now=now
+            )
             after_commit(self.database, partial(ring_doorbell, self.database))
         queue.paused = paused
-        return changed
+        return changed > 0
 
     def stats(self) -> list[QueueStats]:
-        """The depth of every queue by state, by name."""
+        """Return the number of messages per state for every queue, sorted by queue name."""
         return store.queues.queue_stats(self.connection, now=timing.now_ms())
 
     def overview(self) -> list[QueueOverview]:
-        """Every queue at a glance, by name: depth, workers, and the last hour by minutes.
+        """Return depth, workers, and deliveries by minute of the last hour for every queue.
 
-        The hour is what workers have counted: messages settled by other programs are not in it,
-        and the last 15 seconds may be missing.
+        Sorted by name. Workers count the deliveries: messages settled by other programs are not
+        included, and the last 15 seconds may be missing.
         """
-        using, now = self.database, timing.now_ms()
-        counted, workers = settled(using), live_workers(using)
-        return [
-            _overview(stats, counted, [each for each in workers if stats.queue in each.queues], now)
-            for stats in self.stats()
-        ]
+        now = timing.now_ms()
+        tallies = settled(self.database)
+        workers = live_workers(self.database)
+        overviews = []
+        for stats in self.stats():
+            serving = [worker for worker in workers if stats.queue in worker.queues]
+            overviews.append(
+                QueueOverview(
+                    stats=stats,
+                    workers=len(serving),
+                    slots=sum(worker.slots for worker in serving),
+                    minutes=last_hour(tallies, stats.queue, now=now),
+                )
+            )
+        return overviews
 
     def named(self, name: str) -> M:
-        """The queue of this name. Raises QueueNotFound, with the name that may have been meant."""
+        """Return the queue with this name. Raises QueueNotFound, which suggests a similar name."""
         require_queue(self.connection, name)
         return self.get(name=name)
 
 
-def _overview(
-    stats: QueueStats, counted: Tallies, serving: Sequence[WorkerRecord], now: int
-) -> QueueOverview:
-    return QueueOverview(
-        stats=stats,
-        workers=len(serving),
-        slots=sum(worker.slots for worker in serving),
-        minutes=last_hour(counted, stats.queue, now=now),
-    )
-
-
-def _changes_line(held: tuple[str, bool], ordering_mode: str) -> bool:
-    """Strict or not decides which line a message stands in, and that is written in the messages."""
-    mode, has_messages = held
-    return has_messages and (mode == "strict_fifo") != (ordering_mode == "strict_fifo")
+def _declare(connection: Any, name: str, config: QueueConfig, *, now: int) -> bool:
+    """Write the queue's row, unless it has messages that rely on another ordering mode."""
+    ordered = store.queues.ORDERED_MESSAGES.one(connection, name=name)
+    if ordered is not None:
+        mode, has_messages = ordered
+        strict = OrderingMode.STRICT_FIFO
+        if has_messages and (mode == strict) != (config.ordering_mode == strict):
+            raise ImproperlyConfigured(
+                f"Queue {name!r} is {mode} and has messages in that order: it can become "
+                f"{config.ordering_mode} when it is empty."
+            )
+    return store.queues.declare_queue(connection, name, config, now=now)

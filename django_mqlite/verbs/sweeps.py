@@ -15,7 +15,7 @@ from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
 from ..types import Lease
 from .base import get_model
-from .dead_letters import named, referenced
+from .dead_letters import format_ids, referenced
 
 logger = get_logger("django_mqlite")
 
@@ -115,7 +115,7 @@ def prune_dead_letters(using: str, *, limit: int) -> int:
 
 def _keep_longer(connection: Any, ids: Sequence[int]) -> int:
     for id in ids:
-        store.retention.keep_longer(connection, id, now=timing.now_ms())
+        store.retention.KEEP_LONGER.run(connection, id=id, now=timing.now_ms())
     return 0
 
 
@@ -132,7 +132,7 @@ def _sparing(using: str, ids: Sequence[int], act: Act, spare: Act) -> int:
     with write_transaction(using) as (connection, _):
         kept = sorted(referenced(connection, ids))
         if kept:
-            logger.warning("a foreign key refers to messages that stay: %s", named(kept))
+            logger.warning("a foreign key refers to messages that stay: %s", format_ids(kept))
             spare(connection, kept)
         return act(connection, [id for id in ids if id not in kept])
 
@@ -148,25 +148,18 @@ def _doomed(connection: Any, *, limit: int) -> list[int]:
 
 def _beyond(connection: Any, own: store.retention.Bounds, *, now: int, limit: int) -> list[int]:
     settings = get_settings()
-    doomed: dict[int, None] = {}  # in order, each once
-    age = own.max_age_ms or settings.dlq_max_age_ms
-    count = own.max_count or settings.dlq_max_count
-    size = own.max_bytes or settings.dlq_max_bytes
-    if age > 0:
-        old = store.retention.too_old(connection, own.queue, max_age=age, now=now, limit=limit)
-        doomed |= dict.fromkeys(old)
-    if count > 0:
-        many = store.retention.too_many(connection, own.queue, max_count=count, limit=limit)
-        doomed |= dict.fromkeys(many)
-    if size > 0:
-        large = store.retention.too_large(connection, own.queue, max_bytes=size, limit=limit)
-        doomed |= dict.fromkeys(large)
-    return list(doomed)[:limit]
+    bounds = store.retention.Bounds(
+        queue=own.queue,
+        max_age_ms=own.max_age_ms or settings.dlq_max_age_ms,
+        max_count=own.max_count or settings.dlq_max_count,
+        max_bytes=own.max_bytes or settings.dlq_max_bytes,
+    )
+    return store.retention.dead_letters_exceeding(connection, bounds, now=now, limit=limit)
 
 
 def forget(using: str, *, limit: int) -> int:
     """Delete at most `limit` each of receipts, attempts and deduplication keys that are over."""
-    if not store.retention.records_to_forget(connections[using], now=timing.now_ms()):
+    if not store.retention.RECORDS_TO_PRUNE.value(connections[using], now=timing.now_ms()):
         return 0
     with write_transaction(using) as (connection, now):
         return max(

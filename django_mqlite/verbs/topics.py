@@ -1,4 +1,4 @@
-"""Subscribe and unsubscribe."""
+"""Subscribe to a topic, unsubscribe from it."""
 
 from typing import Any
 
@@ -11,65 +11,72 @@ from ..transactions import write_transaction, yield_to_other_writers
 from .base import BATCH, M, Verbs
 
 
-class SubscriptionManager(Verbs[M]):
-    """A topic is the set of its subscriptions; each has a queue of its own name."""
+class TopicVerbs(Verbs[M]):
+    """Subscribe to a topic, unsubscribe from it."""
 
     def subscribe(self, topic: str, subscription: str, *, filter: str = "", **options: Any) -> M:
-        """Have what is published to `topic` copied into the queue `subscription`.
+        """Copy messages that are published to `topic` into the queue `subscription`.
 
-        `filter` is a CEL expression over the message's properties, '' for everything; `options` are
-        those of MQLITE['QUEUES'], for the queue. Subscribing again replaces the filter and nothing
-        else: options are then refused. Raises NameConflict where one of the names is taken, and
-        ValueError for a name or filter that cannot be one; nothing is left behind.
+        `filter` is a CEL expression over the message's properties; '' matches every message.
+        `options` configure the queue, as in MQLITE['QUEUES']. Subscribing again replaces the
+        filter and nothing else, so options are refused then.
+
+        Raises NameConflict if one of the names is taken, and ValueError for an invalid name or
+        filter; nothing is stored in either case.
         """
         checked_name(topic)
         checked_name(subscription)
         check_filter(filter)
         config = queue_config(options, f"subscription {subscription!r}", kind="subscription")
         with write_transaction(self.database) as (connection, now):
-            if self._is_new(connection, topic, subscription):
+            if _is_new(connection, topic, subscription):
                 store.queues.declare_queue(connection, subscription, config, now=now)
             elif options:
                 raise ValueError(
-                    f"subscription {subscription!r} exists: subscribing again replaces its filter "
-                    "only; configure its queue with Queue.objects.configure()"
+                    f"Subscription {subscription!r} exists, and subscribing again only replaces "
+                    "its filter: change its options with Queue.objects.configure()."
                 )
-            store.topics.subscribe(connection, subscription, topic, filter, now=now)
+            store.topics.SUBSCRIBE.run(
+                connection, subscription=subscription, topic=topic, filter=filter, now=now
+            )
         return self.get(subscription=subscription)
 
     def unsubscribe(self, subscription: str) -> bool:
-        """Delete the subscription, then its queue with every message in it; False for none.
+        """Delete the subscription and its queue with all messages; False if there is neither.
 
-        In batches, each a transaction of its own: interrupted, it leaves a queue without a
-        subscription, and can be called again.
+        The messages are deleted in batches, each in its own transaction. An interrupted call
+        leaves a queue without a subscription; call it again to delete the rest.
         """
         with write_transaction(self.database) as (connection, _):
-            known = store.topics.unsubscribe(connection, subscription)
-        while self._empty(subscription) == BATCH:
+            known = store.topics.UNSUBSCRIBE.run(connection, subscription=subscription) > 0
+        while self._empty_queue(subscription) == BATCH:
             pass
         with write_transaction(self.database) as (connection, _):
-            store.topics.delete_subscription_queue(connection, subscription)
+            store.topics.DELETE_SUBSCRIPTION_QUEUE.run(connection, name=subscription)
         return known
 
-    def _empty(self, subscription: str) -> int:
+    def _empty_queue(self, subscription: str) -> int:
         with (
             yield_to_other_writers(self.database),
             write_transaction(self.database) as (connection, _),
         ):
-            if store.topics.name_holder(connection, subscription) != "a subscription":
+            owner = store.topics.NAME_OWNER.value(connection, name=subscription)
+            if owner != "a subscription":
                 return 0
-            return store.topics.empty_queue(connection, subscription, limit=BATCH)
+            return store.topics.EMPTY_QUEUE.run(connection, queue=subscription, limit=BATCH)
 
-    def _is_new(self, connection: Any, topic: str, subscription: str) -> bool:
-        of_topic = store.topics.subscription_topic(connection, subscription)
-        if of_topic == topic:
-            return False
-        if of_topic is not None:
-            raise NameConflict(subscription, f"a subscription of topic {of_topic!r}")
-        if subscription == topic:
-            raise NameConflict(subscription, "the topic itself")
-        for name, may_be in ((subscription, None), (topic, "a topic")):
-            holder = store.topics.name_holder(connection, name)
-            if holder not in (None, may_be):
-                raise NameConflict(name, str(holder))
-        return True
+
+def _is_new(connection: Any, topic: str, subscription: str) -> bool:
+    """Return whether the subscription has to be created; raise NameConflict if it cannot be."""
+    current = store.topics.SUBSCRIPTION_TOPIC.value(connection, subscription=subscription)
+    if current == topic:
+        return False
+    if current is not None:
+        raise NameConflict(subscription, f"a subscription of topic {current!r}")
+    if subscription == topic:
+        raise NameConflict(subscription, "the topic itself")
+    for name, allowed_owner in ((subscription, None), (topic, "a topic")):
+        owner = store.topics.NAME_OWNER.value(connection, name=name)
+        if owner not in (None, allowed_owner):
+            raise NameConflict(name, owner)
+    return True

@@ -1,9 +1,9 @@
-"""The register of live workers, and what they hold."""
+"""The register of live workers, the leases that they hold, and the deliveries that they count."""
 
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from django.db import connections
@@ -15,41 +15,44 @@ from ..types import Lease, MinuteTally, State, Tallies, WorkerRecord
 
 MINUTE_MS = 60_000
 MINUTES = 60
-"""Kept and shown."""
+"""The number of minutes that are counted and shown."""
+
+LIVE_WITHIN_MS = 60_000
+"""A worker updates its record every 15 s, so one that is not live has missed four updates."""
 
 
 class Tally:
-    """What one worker counts."""
+    """Count the deliveries of one worker, per queue and minute, for the last hour."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
 
     def add(self, queue: str, state: str, *, now: int) -> None:
-        """A delivery has left its message in this state; set aside it is neither well nor badly."""
+        """Count a delivery that left its message in `state`. A deferral is not counted."""
         if state == State.DEFERRED:
             return
         self._counts[queue, now // MINUTE_MS][state != State.COMPLETED] += 1
 
-    def facts(self, *, now: int) -> Tallies:
-        """What is to be written; older minutes are forgotten here."""
-        oldest = _oldest(now)
+    def last_hour(self, *, now: int) -> Tallies:
+        """Return the counts to record, and drop those older than an hour."""
+        oldest = _oldest_minute(now)
         for key in [key for key in self._counts if key[1] < oldest]:
             del self._counts[key]
-        facts: dict[str, list[Sequence[int]]] = defaultdict(list)
+        tallies: dict[str, list[Sequence[int]]] = defaultdict(list)
         for (queue, minute), (completed, failed) in self._counts.items():
-            facts[queue].append((minute, completed, failed))
-        return dict(facts)
+            tallies[queue].append((minute, completed, failed))
+        return dict(tallies)
 
 
 def merged(all_tallies: Iterable[Tallies], *, now: int) -> Tallies:
-    """The sums of several workers' counts."""
+    """Return the sums of several workers' counts for the last hour."""
     sums: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
     for tallies in all_tallies:
         for queue, minutes in tallies.items():
             for minute, completed, failed in minutes:
                 sums[queue][minute][0] += completed
                 sums[queue][minute][1] += failed
-    oldest = _oldest(now)
+    oldest = _oldest_minute(now)
     return {
         queue: [(minute, *counts) for minute, counts in minutes.items() if minute >= oldest]
         for queue, minutes in sums.items()
@@ -57,11 +60,11 @@ def merged(all_tallies: Iterable[Tallies], *, now: int) -> Tallies:
 
 
 def last_hour(tallies: Tallies, queue: str, *, now: int) -> tuple[MinuteTally, ...]:
-    """The queue's last hour, minute by minute, the one that is running last."""
+    """Return the counts of the queue for each of the last 60 minutes, the current one last."""
     counts: Mapping[int, Sequence[int]] = {
         minute: counts for minute, *counts in tallies.get(queue, ())
     }
-    oldest = _oldest(now)
+    oldest = _oldest_minute(now)
     return tuple(
         MinuteTally(began_ms=minute * MINUTE_MS, completed=completed, failed=failed)
         for minute in range(oldest, oldest + MINUTES)
@@ -69,70 +72,81 @@ def last_hour(tallies: Tallies, queue: str, *, now: int) -> tuple[MinuteTally, .
     )
 
 
-def _oldest(now: int) -> int:
+def _oldest_minute(now: int) -> int:
     return now // MINUTE_MS - MINUTES + 1
 
 
-SEEN_WITHIN_MS = 60_000
-"""A worker writes every 15 s; one that has missed four times does not count."""
+def is_live(record: WorkerRecord, *, now: int) -> bool:
+    """Return whether the worker has updated its record recently.
 
-
-def was_seen(record: WorkerRecord, *, now: int) -> bool:
-    """Whether it has written of late; no entry from the future counts, left by a clock set back."""
-    return abs(now - record.seen_at) <= SEEN_WITHIN_MS
+    A record from the future, left by a clock that was set back, does not count either.
+    """
+    return abs(now - record.seen_at) <= LIVE_WITHIN_MS
 
 
 def live_workers(using: str) -> list[WorkerRecord]:
-    """Those of registered_workers() that have written of late."""
+    """Return the registered workers that have updated their records recently."""
     now = timing.now_ms()
-    return [worker for worker in registered_workers(using) if was_seen(worker, now=now)]
+    return [worker for worker in registered_workers(using) if is_live(worker, now=now)]
 
 
 def registered_workers(using: str) -> list[WorkerRecord]:
-    """Every worker that has registered and was not forgotten; see `seen_at` for how alive it is."""
+    """Return every worker on the register, also those whose record is out of date."""
     return [
-        _read(worker, facts, seen_at)
-        for worker, facts, seen_at in store.workers.worker_records(connections[using])
+        _parse_record(worker, json.loads(record), seen_at)
+        for worker, record, seen_at in store.workers.WORKER_RECORDS.all(connections[using])
     ]
 
 
-def _read(worker: str, facts: str, seen_at: int) -> WorkerRecord:
-    values = json.loads(facts)
-    queues = tuple(values.pop("queues"))
-    return WorkerRecord(worker=worker, queues=queues, seen_at=seen_at, **values)
+RECORD_FIELDS = {field.name for field in fields(WorkerRecord)} - {"worker", "seen_at"}
+"""The fields of a record that are stored as JSON; the others are columns."""
+
+
+def _parse_record(worker: str, values: Mapping[str, Any], seen_at: int) -> WorkerRecord:
+    """Return the record, without fields that this release does not know.
+
+    Workers of two releases run side by side during a deployment.
+    """
+    known = {name: value for name, value in values.items() if name in RECORD_FIELDS}
+    known["queues"] = tuple(known["queues"])
+    return WorkerRecord(worker=worker, seen_at=seen_at, **known)
 
 
 def register(using: str, record: WorkerRecord) -> None:
-    """Write the record, with the time of now; a small write, so do it seldom."""
-    facts = asdict(record)
-    del facts["worker"], facts["seen_at"]
+    """Write the record with the current time. This is a write transaction, so do it rarely."""
+    values = {name: value for name, value in asdict(record).items() if name in RECORD_FIELDS}
     with write_transaction(using) as (connection, now):
-        store.workers.record_worker(connection, record.worker, json.dumps(facts), now=now)
+        store.workers.RECORD_WORKER.run(
+            connection, worker=record.worker, record=json.dumps(values), now=now
+        )
 
 
-def forget(using: str, worker: str) -> None:
-    """Take the worker off the register; what it has counted in the last hour is kept."""
+def unregister(using: str, worker: str) -> None:
+    """Remove the worker from the register, and keep its counts of the last hour."""
     with write_transaction(using) as (connection, now):
-        facts = json.loads(store.workers.forget_worker(connection, worker) or "{}")
-        if facts.get("settled"):
-            kept = merged([_of_the_gone(connection), facts["settled"]], now=now)
-            store.workers.keep_settled(connection, json.dumps(kept), now=now)
+        record = json.loads(store.workers.DELETE_WORKER.value(connection, worker=worker) or "{}")
+        if record.get("settled"):
+            tallies = merged([_former_tallies(connection), record["settled"]], now=now)
+            store.workers.RECORD_SETTLED_BY_FORMER_WORKERS.run(
+                connection, tallies=json.dumps(tallies), now=now
+            )
 
 
 def settled(using: str) -> Tallies:
-    """What all workers have counted in the last hour, those that are gone too."""
-    counted = [worker.settled for worker in registered_workers(using)]
-    return merged([_of_the_gone(connections[using]), *counted], now=timing.now_ms())
+    """Return the deliveries of the last hour, also of workers that have left the register."""
+    tallies = [worker.settled for worker in registered_workers(using)]
+    return merged([_former_tallies(connections[using]), *tallies], now=timing.now_ms())
 
 
-def _of_the_gone(connection: Any) -> Tallies:
-    tallies: Tallies = json.loads(store.workers.settled_before(connection) or "{}")
+def _former_tallies(connection: Any) -> Tallies:
+    value = store.workers.SETTLED_BY_FORMER_WORKERS.value(connection)
+    tallies: Tallies = json.loads(value or "{}")
     return tallies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldLease:
-    """A live lease and who holds it, as of a moment ago."""
+    """A live lease, the worker that holds it, and its times relative to now."""
 
     worker: str
     lease: Lease
@@ -142,12 +156,12 @@ class HeldLease:
 
     @property
     def is_late(self) -> bool:
-        """Whether less than a third is left: its holder should have renewed it twice by now."""
+        """True if less than a third is left: its worker should have renewed it twice by now."""
         return self.left_ms < self.lock_duration_ms / 3
 
 
 def held_leases(using: str, workers: Sequence[str]) -> list[HeldLease]:
-    """The live leases of these workers. A read."""
+    """Return the live leases of these workers. Reads only."""
     now = timing.now_ms()
     rows = store.workers.held_leases(connections[using], workers, now=now)
     return [

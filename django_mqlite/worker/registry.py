@@ -11,7 +11,7 @@ from ..models import Message
 from ..types import WorkerRecord
 from ..verbs.base import BATCH
 from ..verbs.sweeps import release_worker
-from ..verbs.workers import Tally, forget, register, registered_workers, was_seen
+from ..verbs.workers import Tally, is_live, register, registered_workers, unregister
 from .identity import ProcessIdentity, boot_id, this_process
 from .options import WorkerOptions
 
@@ -55,15 +55,15 @@ class Entry:
                 in_flight=in_flight,
                 started_at=self._started_at,
                 reaps=self._options.reaper,
-                settled=self._tally.facts(now=timing.now_ms()),
+                settled=self._tally.last_hour(now=timing.now_ms()),
             ),
         )
 
     def remove(self) -> None:
         """The worker ends in order; what it has counted since the last writing is written first."""
-        if self._tally.facts(now=timing.now_ms()):
+        if self._tally.last_hour(now=timing.now_ms()):
             self._write(in_flight=0)
-        forget(self._options.using, self._options.name)
+        unregister(self._options.using, self._options.name)
 
 
 def release_gone(using: str) -> int:
@@ -78,9 +78,9 @@ def release_gone(using: str) -> int:
         identity = identity_of(record)
         if identity.is_gone:
             released += release_all(using, record.worker, "its process is gone")
-            forget(using, record.worker)
-        elif not (identity.is_here or was_seen(record, now=now)):
-            forget(using, record.worker)
+            unregister(using, record.worker)
+        elif not (identity.is_here or is_live(record, now=now)):
+            unregister(using, record.worker)
     return released
 
 
@@ -114,6 +114,6 @@ def other_machine(using: str) -> WorkerRecord | None:
     now = timing.now_ms()
     for record in registered_workers(using):
         is_here = record.boot_id == boot_id() or record.host == socket.gethostname()
-        if not is_here and was_seen(record, now=now):
+        if not is_here and is_live(record, now=now):
             return record
     return None

@@ -17,7 +17,7 @@ from django.db import Error, connections
 from ..guard import get_logger
 from ..handlers import Handler
 from ..verbs.sweeps import interrupt
-from ..verbs.workers import forget, registered_workers
+from ..verbs.workers import registered_workers, unregister
 from .database_errors import DatabaseErrors, advice
 from .leases import KeptLeases
 from .options import WorkerOptions, unique_part, worker_name
@@ -180,7 +180,7 @@ class Supervisor:
     def _release(self, child: Child, reason: str) -> None:
         try:
             release_all(self._options.using, child.name, reason)
-            forget(self._options.using, child.name)
+            unregister(self._options.using, child.name)
         except Error as error:
             said = "what %s held could not be released: %s (%s); its leases run out"
             logger.error(said, child.name, error, advice(error))

@@ -15,7 +15,7 @@ from django.db import connections
 from django_mqlite import timing
 from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.types import WorkerRecord
-from django_mqlite.verbs.workers import forget, register
+from django_mqlite.verbs.workers import register, unregister
 from example_project.processes import Child, Processes
 from tests.support.waiting import wait_until
 
@@ -102,7 +102,7 @@ class Site:
             settled={QUEUE: minutes},
         )
         register(ALIAS, record)
-        forget(ALIAS, record.worker)
+        unregister(ALIAS, record.worker)
 
     def claim(self, **options: Any) -> Message:
         (message,) = Message.objects.db_manager(ALIAS).claim(QUEUE, **options)

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_mqlite.models import Message
 from django_mqlite.types import WorkerRecord
-from django_mqlite.verbs.workers import SEEN_WITHIN_MS, live_workers, register, registered_workers
+from django_mqlite.verbs.workers import LIVE_WITHIN_MS, live_workers, register, registered_workers
 from django_mqlite.worker import registry
 from django_mqlite.worker.identity import NAMELESS, ProcessIdentity, _process, this_process
 from django_mqlite.worker.options import WorkerOptions
@@ -205,7 +205,7 @@ def test_an_entry_of_another_machine_is_forgotten_when_it_is_stale_and_its_lease
 ):
     register("default", record(**ELSEWHERE))
     message = held(queue, worker="w2", lock_duration=3_600)
-    clock.advance(SEEN_WITHIN_MS / 1000)
+    clock.advance(LIVE_WITHIN_MS / 1000)
     release_gone("default")
     assert len(registered_workers("default")) == 1
 
@@ -282,7 +282,7 @@ def test_after_a_reboot_nobody_waits_for_the_workers_before_it(queue, clock, beh
 def test_an_entry_from_the_future_holds_nobody_up(clock):
     register("default", record(**ELSEWHERE))
 
-    clock.advance(-SEEN_WITHIN_MS / 1000)
+    clock.advance(-LIVE_WITHIN_MS / 1000)
     assert len(live_workers("default")) == 1
     assert other_machine("default").worker == "w2"
 
@@ -301,7 +301,7 @@ def test_another_machine_is_one_of_another_boot_and_name_that_was_seen_of_late(c
     register("default", record(**ELSEWHERE))
     assert other_machine("default").worker == "w2"
 
-    clock.advance(SEEN_WITHIN_MS / 1000 + 0.001)
+    clock.advance(LIVE_WITHIN_MS / 1000 + 0.001)
 
     assert other_machine("default") is None
 

@@ -3,8 +3,8 @@
 import pytest
 
 from django_mqlite import enqueue, enqueue_many, publish
+from django_mqlite.doctor import health
 from django_mqlite.models import DeadLetter, Message, Queue, Subscription
-from django_mqlite.verbs.health import health
 from tests.support.engines import database
 from tests.support.files import create_database
 

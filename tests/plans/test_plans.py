@@ -41,7 +41,7 @@ EXPECTED = {
     "find.PEEK": {"INDEX mqlite_messages_active (queue=?)"},
     "find.PEEK_DEAD_LETTERS": {DEAD},
     "operations.CANCEL": {BY_ID},
-    "dead_letters.LAST_DEATH": {DEAD},
+    "dead_letters.NEWEST_FINISHED_AT": {DEAD},
     "retention.KEEP_LONGER": {BY_ID},
     "claim.CLAIM": {BY_ID, HEADS},
     "claim.CLAIMABLE": {HEADS},
@@ -81,7 +81,7 @@ EXPECTED = {
     "retention.TOO_LARGE": {DEAD},
     "retention.TOO_MANY": {DEAD},
     "retention.TOO_OLD": {DEAD_SINCE},
-    "queues.ORDERING_HOLDERS": EACH_STATE - {"INDEX mqlite_messages_completed (queue=?)"},
+    "queues.ORDERED_MESSAGES": EACH_STATE - {"INDEX mqlite_messages_completed (queue=?)"},
     "queues.QUEUE_STATS": EACH_STATE
     | {
         HEADS,
@@ -101,7 +101,7 @@ EXPECTED = {
     "release.RELEASE_WORKER": {BY_ID, "INDEX mqlite_messages_locked (queue=?)"},
     "workers.HELD_LEASES": {"INDEX mqlite_messages_locked (queue=? AND locked_until>?)"},
     "dead_letters.COPY_DEAD_LETTERS": {BY_ID},
-    "dead_letters.DEATHS": {DEAD_BETWEEN},
+    "dead_letters.NEXT_BATCH": {DEAD_BETWEEN},
     "dead_letters.PURGE": {BY_ID},
     "dead_letters.REDRIVE": {BY_ID},
     "dead_letters.UNGROUPED_DEAD_LETTER": {BY_ID},
@@ -173,7 +173,7 @@ def test_every_statement_on_messages_has_its_expected_plan():
             if name.startswith("find.") and name != "find.REMEMBERED_IDS"
         ),
         "queues.QUEUE_STATS",
-        "dead_letters.DEATHS",
+        "dead_letters.NEXT_BATCH",
     ],
 )
 def test_rows_come_in_the_order_of_the_index_and_are_not_sorted(databases, name):

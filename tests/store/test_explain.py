@@ -9,7 +9,7 @@ from django_mqlite import handler
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.types import WorkerRecord
 from django_mqlite.verbs import explain
-from django_mqlite.verbs.workers import SEEN_WITHIN_MS, register
+from django_mqlite.verbs.workers import LIVE_WITHIN_MS, register
 from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim, reap
 
 pytestmark = pytest.mark.django_db
@@ -68,7 +68,7 @@ def test_a_message_without_a_handler_says_so(queue, monkeypatch):
 def test_a_worker_that_was_not_seen_of_late_serves_nobody(queue, clock, has_handler):
     worker("w", "jobs")
     message = enqueue()
-    clock.advance(SEEN_WITHIN_MS / 1000)
+    clock.advance(LIVE_WITHIN_MS / 1000)
     assert message.explain().code == "claimable"
 
     clock.advance(0.001)
@@ -156,7 +156,7 @@ def test_a_lease_tells_who_until_when_and_which_delivery(queue, clock):
 
 def test_a_holder_that_was_not_seen_of_late_does_not_live_and_a_stranger_is_unknown(queue, clock):
     worker("host-a:4711", "jobs")
-    clock.advance(SEEN_WITHIN_MS / 1000 + 1)
+    clock.advance(LIVE_WITHIN_MS / 1000 + 1)
     enqueue()
     enqueue()
     of_dead = claim_one("jobs", worker="host-a:4711")

@@ -1,12 +1,22 @@
 """Queue.objects.overview(): depth, workers, and what workers have counted in the last hour."""
 
+import json
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_mqlite.models import Message, Queue
+from django_mqlite.models import Message, MetaEntry, Queue
 from django_mqlite.types import WorkerRecord
-from django_mqlite.verbs.workers import MINUTES, Tally, forget, last_hour, merged, register
+from django_mqlite.verbs.workers import (
+    MINUTES,
+    Tally,
+    last_hour,
+    merged,
+    register,
+    registered_workers,
+    unregister,
+)
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.registry import Entry
 from tests.support.verbs import enqueue_and_claim
@@ -69,9 +79,9 @@ def test_several_workers_are_added_up_and_those_that_are_gone_too(queue, clock):
     for worker in ("w1", "w2", "w3"):
         register("default", record(worker, settled={"jobs": [(minute, 2, 1)]}))
 
-    forget("default", "w1")
-    forget("default", "w2")
-    forget("default", "w2")
+    unregister("default", "w1")
+    unregister("default", "w2")
+    unregister("default", "w2")
 
     assert (overview().completed, overview().failed) == (6, 3)
 
@@ -79,10 +89,10 @@ def test_several_workers_are_added_up_and_those_that_are_gone_too(queue, clock):
 def test_what_is_older_than_an_hour_is_not_kept(queue, clock):
     minute = clock.ms // MINUTE
     register("default", record("w1", settled={"jobs": [(minute, 2, 1)]}))
-    forget("default", "w1")
+    unregister("default", "w1")
     clock.advance(3_600)
     register("default", record("w2", settled={"jobs": [(minute + 60, 3, 0)]}))
-    forget("default", "w2")
+    unregister("default", "w2")
 
     with connection.cursor() as cursor:
         cursor.execute("SELECT value FROM mqlite_meta WHERE key = 'settled'")
@@ -108,17 +118,17 @@ def test_a_delivery_counts_as_it_ended(queue, clock, end, expected):
 
     tally.add("jobs", message.state, now=clock.ms)
 
-    minute = last_hour(tally.facts(now=clock.ms), "jobs", now=clock.ms)[-1]
+    minute = last_hour(tally.last_hour(now=clock.ms), "jobs", now=clock.ms)[-1]
     assert (minute.completed, minute.failed) == expected
 
 
 def test_a_tally_forgets_what_is_over(clock):
     tally = Tally()
     tally.add("jobs", "completed", now=clock.ms)
-    assert tally.facts(now=clock.ms)
+    assert tally.last_hour(now=clock.ms)
 
-    assert tally.facts(now=clock.ms + 3_600_000) == {}
-    assert tally.facts(now=clock.ms) == {}
+    assert tally.last_hour(now=clock.ms + 3_600_000) == {}
+    assert tally.last_hour(now=clock.ms) == {}
 
 
 def test_nothing_counted_is_nothing(clock):
@@ -150,3 +160,14 @@ def test_an_overview_costs_the_same_statements_for_any_number_of_queues(queue, m
         Queue.objects.overview()
 
     assert len(many) == len(one) <= 5
+
+
+def test_record_of_a_newer_release_is_read_without_unknown_fields(queue):
+    register("default", record("w1"))
+    entry = MetaEntry.objects.get(key="worker:w1")
+    values = {**json.loads(entry.value), "colour": "blue"}
+    MetaEntry.objects.filter(pk=entry.pk).update(value=json.dumps(values))
+
+    (worker,) = registered_workers("default")
+
+    assert (worker.worker, worker.queues, worker.slots) == ("w1", ("jobs",), 4)

@@ -133,7 +133,7 @@ def test_strictness_cannot_change_under_messages_that_stand_in_that_order(
         case "dead_lettered":
             dead_letter("jobs", group_id="g")
 
-    with pytest.raises(ImproperlyConfigured, match=f"'jobs' is {before}.*become {after} once"):
+    with pytest.raises(ImproperlyConfigured, match=f"'jobs' is {before}.*become {after} when"):
         make_queue("jobs", ordering_mode=after)
 
     assert Queue.objects.get(name="jobs").ordering_mode == before

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from django_mqlite.checks import queue_alias
+from django_mqlite.doctor import Health, health
 from django_mqlite.management.arguments import seconds
 from django_mqlite.timing import milliseconds
-from django_mqlite.verbs.health import Health, health
 
 from .output import Output
 

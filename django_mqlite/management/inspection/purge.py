@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from django_mqlite.managers import DeadLetterManager
 from django_mqlite.models import DeadLetter
 from django_mqlite.types import BulkCount
-from django_mqlite.verbs.dead_letters import named
+from django_mqlite.verbs.dead_letters import format_ids
 
 from .arguments import add_selection, check_selection
 from .bar import bar
@@ -39,7 +39,7 @@ def run(options: Mapping[str, Any], output: Output) -> None:
     )
     text = f"Purged from queue {queue}: {done}"
     if done.referenced:
-        text += f"\nKept, because other tables refer to them: {named(done.referenced)}"
+        text += f"\nKept, because other tables refer to them: {format_ids(done.referenced)}"
     output.answer({"queue": queue, "purged": done, "kept": list(done.referenced)}, text)
 
 

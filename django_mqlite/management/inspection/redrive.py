@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 from django_mqlite.managers import DeadLetterManager
 from django_mqlite.models import DeadLetter
 from django_mqlite.types import BulkCount
-from django_mqlite.verbs.dead_letters import named
+from django_mqlite.verbs.dead_letters import format_ids
 
 from .arguments import add_selection, check_selection
 from .bar import bar
@@ -38,7 +38,7 @@ def run(options: Mapping[str, Any], output: Output) -> None:
         raise CommandError(str(error)) from error
     text = f"Redriven from queue {queue}: {done}"
     if done.referenced:
-        text += f"\nKept, because other tables refer to them: {named(done.referenced)}"
+        text += f"\nKept, because other tables refer to them: {format_ids(done.referenced)}"
     output.answer({"queue": queue, "redriven": done, "kept": list(done.referenced)}, text)
 
 

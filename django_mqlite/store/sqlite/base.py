@@ -40,6 +40,11 @@ class Statement:
         rows = self.all(connection, **params)
         return rows[0] if rows else None
 
+    def value(self, connection: Connection, **params: Any) -> Any:
+        """Execute the statement and return the first column of its first row, or None."""
+        row = self.one(connection, **params)
+        return row[0] if row else None
+
     def run(self, connection: Connection, **params: Any) -> int:
         """Execute the statement and return the number of rows it changed."""
         with connection.cursor() as cursor:

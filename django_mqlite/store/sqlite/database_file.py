@@ -1,4 +1,4 @@
-"""The file itself: its size, its health, its free pages, a copy of it."""
+"""The database file: size, integrity, vacuum and backup."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ FILE_FACTS = Statement(
 
 
 class FileFacts(NamedTuple):
-    """What SQLite says of the file; `auto_vacuum` 2 is incremental, `synchronous` 0 is OFF."""
+    """Facts from SQLite; `auto_vacuum` 2 means incremental, `synchronous` 0 means OFF."""
 
     page_size: int
     page_count: int
@@ -30,7 +30,7 @@ class FileFacts(NamedTuple):
 
 
 def file_facts(connection: Connection) -> FileFacts:
-    """The facts, as of now."""
+    """Return the current facts about the file."""
     (row,) = FILE_FACTS.all(connection)
     return FileFacts._make(row)
 
@@ -49,70 +49,70 @@ INTEGRITY = Statement(
 
 
 def damages(connection: Connection) -> list[str]:
-    """What is wrong with the file, in SQLite's words; [] if it is complete and consistent."""
-    return [said for (said,) in INTEGRITY.all(connection)]
+    """Return SQLite's descriptions of damage to the file; [] if it is intact."""
+    return [description for (description,) in INTEGRITY.all(connection)]
 
 
-# dbstat is an option of SQLite's build. Reads every page.
+# Reads every page.
 UNUSED_BYTES = Statement(
     "SELECT sum(unused) FROM dbstat WHERE aggregate = true AND name LIKE 'mqlite_%%'",
 )
+# dbstat is an option of SQLite's build.
 HAS_DBSTAT = Statement("SELECT 1 FROM pragma_module_list() WHERE name = 'dbstat'")
 
 
 def unused_bytes(connection: Connection) -> int | None:
-    """Bytes left free inside the pages of the queue's tables; None where SQLite cannot tell."""
+    """Return the unused bytes inside the pages of our tables; None if SQLite has no dbstat."""
     if HAS_DBSTAT.one(connection) is None:
         return None
-    row = UNUSED_BYTES.one(connection)
-    return row[0] if row else None
+    unused: int | None = UNUSED_BYTES.value(connection)
+    return unused
 
 
 def vacuum_some(driver: Any) -> None:
-    """Give at most a thousand free pages back; a write transaction like any other.
+    """Return at most 1,000 free pages to the disk, in one write transaction.
 
-    A script, and asked of the driver's connection: a cursor takes the statement for one that
-    returns no rows, and stops after the first page.
+    Executed as a script on the driver's connection, because a cursor expects no rows from this
+    statement and stops after the first page.
     """
     driver.executescript("PRAGMA incremental_vacuum(1000)")
 
 
+# Takes effect with the next VACUUM.
+MAKE_INCREMENTAL = Statement("PRAGMA auto_vacuum = 2")
+
+# Rewrites the file without free pages; all other writers have to wait.
 VACUUM_ALL = Statement("VACUUM")
 
 
 def vacuum_all(connection: Connection) -> None:
-    """Write the file anew without free pages; nobody else can write meanwhile."""
+    """Rewrite the file without free pages, so that vacuum_some() can be used afterwards."""
+    MAKE_INCREMENTAL.all(connection)
     VACUUM_ALL.all(connection)
 
 
-MAKE_INCREMENTAL = Statement("PRAGMA auto_vacuum = 2")
-
-
-def make_incremental(connection: Connection) -> None:
-    """From the next VACUUM on free pages can be given back one by one."""
-    MAKE_INCREMENTAL.all(connection)
-
-
-PAGES_A_STEP = 500
+PAGES_PER_STEP = 500
 
 
 def back_up(driver: Any, copy: Any, progress: Callable[[int, int], object]) -> list[str]:
-    """Copy the database as it is now into the empty one of `copy`; what is wrong with the copy.
+    """Copy the database into the empty database of `copy`; return the damages of the copy.
 
-    Both are the driver's connections. Through SQLite's backup API, with the snapshot held all the
-    while: otherwise each commit of somebody else would make it begin anew, and beside a busy worker
-    it would never end. Writers go on meanwhile; the write-ahead log grows. `progress` is told the
-    pages that are done, and how many there are.
+    Both are connections of the driver. `progress` is called with the number of copied pages and
+    the number of all pages.
+
+    The read transaction around SQLite's backup API keeps one snapshot. Without it, each commit of
+    another connection would restart the copy, and beside a busy worker it would never end. Writers
+    are not blocked, but the write-ahead log grows until the copy is complete.
     """
     with _snapshot(driver):
         driver.backup(
             copy,
-            pages=PAGES_A_STEP,
+            pages=PAGES_PER_STEP,
             progress=lambda _status, remaining, total: progress(total - remaining, total),
             sleep=0,
         )
     rows = copy.execute("PRAGMA quick_check").fetchall()
-    return [said for (said,) in rows if said != "ok"]
+    return [description for (description,) in rows if description != "ok"]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Dead letters go back to work."""
+"""Redrive and purge dead letters."""
 
 import json
 from collections.abc import Sequence
@@ -7,42 +7,42 @@ from typing import NamedTuple
 from .base import Connection, Statement
 
 
-class Due(NamedTuple):
-    """A dead letter and how many milliseconds from now it may be delivered again."""
+class Redelivery(NamedTuple):
+    """A dead letter to redrive, and the delay in milliseconds until it can be delivered."""
 
     id: int
     delay_ms: int
 
 
-# In place: the message keeps its id and with it its age and its place in its line, where
-# mqlite_line_return lets it in. `errors` stays, so that the history is still to be read, and is not
-# NULL: that tells a redriven message from a new one, which can be cancelled. The time to live does
-# not come back, because who redrives wants the message handled.
+# The message is changed in place: it keeps its id, and with it its age and its place in its line,
+# which the trigger mqlite_line_return gives back to it. `errors` is kept as the history and set to
+# '[]' if there is none, because a redriven message cannot be cancelled. The time to live is
+# removed: whoever redrives a message wants it to be handled.
 REDRIVE = Statement(
     """
-    UPDATE mqlite_messages
-       SET state = CASE WHEN due.delay > 0 THEN 'scheduled' ELSE 'active' END,
+    UPDATE mqlite_messages NOT INDEXED
+       SET state = CASE WHEN redelivery.delay > 0 THEN 'scheduled' ELSE 'active' END,
            blocked = line IS NOT NULL,
-           delivery_count = 0, interruptions = 0, visible_at = %(now)s + due.delay,
+           delivery_count = 0, interruptions = 0, visible_at = %(now)s + redelivery.delay,
            expires_at = 0, finished_at = 0,
            errors = coalesce(errors, '[]'),
            dead_letter_reason = NULL, dead_letter_description = NULL
-      FROM (SELECT m.id AS dead, json_extract(wanted.value, '$[1]') AS delay
-              FROM json_each(%(dues)s) AS wanted
+      FROM (SELECT m.id AS dead, json_extract(requested.value, '$[1]') AS delay
+              FROM json_each(%(redeliveries)s) AS requested
              CROSS JOIN mqlite_messages AS m NOT INDEXED
-                ON m.id = json_extract(wanted.value, '$[0]')
-             WHERE m.state = 'dead_lettered') AS due
-     WHERE id = due.dead
+                ON m.id = json_extract(requested.value, '$[0]')
+             WHERE m.state = 'dead_lettered') AS redelivery
+     WHERE id = redelivery.dead AND state = 'dead_lettered'
     """,
 )
 
 
-def redrive(connection: Connection, dues: Sequence[Due], *, now: int) -> int:
-    """Make these dead letters active again, deliveries counted from 0; how many there were."""
-    return REDRIVE.run(connection, dues=json.dumps(dues), now=now)
+def redrive(connection: Connection, redeliveries: Sequence[Redelivery], *, now: int) -> int:
+    """Make these dead letters active again, with a delivery count of 0; return their number."""
+    return REDRIVE.run(connection, redeliveries=json.dumps(redeliveries), now=now)
 
 
-# Into another queue: new rows under its rules, at the end of its lines.
+# The copies are new messages under the rules of their queue, at the end of its lines.
 COPY_DEAD_LETTERS = Statement(
     """
     INSERT INTO mqlite_messages (
@@ -50,26 +50,27 @@ COPY_DEAD_LETTERS = Statement(
         message_id, correlation_id, reply_to, group_id, subject, content_type, properties, body,
         errors)
     SELECT q.name,
-           CASE WHEN json_extract(wanted.value, '$[1]') > 0 THEN 'scheduled' ELSE 'active' END,
+           CASE WHEN json_extract(requested.value, '$[1]') > 0 THEN 'scheduled' ELSE 'active' END,
            CASE q.ordering_mode WHEN 'strict_fifo' THEN 0 ELSE m.priority END,
            CASE q.ordering_mode WHEN 'strict_fifo' THEN '' ELSE m.group_id END,
            q.ordering_mode = 'strict_fifo' OR m.group_id IS NOT NULL,
-           %(now)s + json_extract(wanted.value, '$[1]'), %(now)s, m.max_delivery_count,
+           %(now)s + json_extract(requested.value, '$[1]'), %(now)s, m.max_delivery_count,
            m.message_id, m.correlation_id, m.reply_to, m.group_id, m.subject, m.content_type,
            m.properties, m.body, coalesce(m.errors, '[]')
-      FROM json_each(%(dues)s) AS wanted
-     CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = json_extract(wanted.value, '$[0]')
+      FROM json_each(%(redeliveries)s) AS requested
+     CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = json_extract(requested.value, '$[0]')
       JOIN mqlite_queues AS q ON q.name = %(queue)s
      WHERE m.state = 'dead_lettered'
      ORDER BY m.id
     """,
 )
 
+# A group_fifo queue does not accept messages without a group.
 UNGROUPED_DEAD_LETTER = Statement(
     """
     SELECT m.id
-      FROM json_each(%(dues)s) AS wanted
-     CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = json_extract(wanted.value, '$[0]')
+      FROM json_each(%(ids)s) AS requested
+     CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = requested.value
       JOIN mqlite_queues AS q ON q.name = %(queue)s
      WHERE m.state = 'dead_lettered' AND m.group_id IS NULL AND q.ordering_mode = 'group_fifo'
      LIMIT 1
@@ -77,93 +78,55 @@ UNGROUPED_DEAD_LETTER = Statement(
 )
 
 
-def ungrouped_dead_letter(connection: Connection, dues: Sequence[Due], queue: str) -> int | None:
-    """One of these that the queue could not take, because it wants a group."""
-    row = UNGROUPED_DEAD_LETTER.one(connection, dues=json.dumps(dues), queue=queue)
-    return row[0] if row else None
+def ungrouped_dead_letter(connection: Connection, ids: Sequence[int], queue: str) -> int | None:
+    """Return the id of a dead letter that has no group although `queue` requires one, or None."""
+    id: int | None = UNGROUPED_DEAD_LETTER.value(connection, ids=json.dumps(ids), queue=queue)
+    return id
 
 
-def redrive_into(connection: Connection, dues: Sequence[Due], queue: str, *, now: int) -> int:
-    """Move these dead letters to `queue` under new ids; how many there were.
+def redrive_into(
+    connection: Connection, redeliveries: Sequence[Redelivery], queue: str, *, now: int
+) -> int:
+    """Move these dead letters to `queue` under new ids; return their number.
 
-    Deduplication is not asked: a redrive is meant.
+    Deduplication does not apply, because a redrive is intended.
     """
-    encoded = json.dumps(dues)
-    count = COPY_DEAD_LETTERS.run(connection, dues=encoded, queue=queue, now=now)
-    purge(connection, [due.id for due in dues])
+    count = COPY_DEAD_LETTERS.run(
+        connection, redeliveries=json.dumps(redeliveries), queue=queue, now=now
+    )
+    purge(connection, [redelivery.id for redelivery in redeliveries])
     return count
 
 
 PURGE = Statement(
     """
-    DELETE FROM mqlite_messages
-     WHERE id IN (SELECT m.id
-                    FROM json_each(%(ids)s) AS wanted
-                   CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = wanted.value
-                   WHERE m.state = 'dead_lettered')
+    DELETE FROM mqlite_messages NOT INDEXED
+     WHERE id IN (SELECT value FROM json_each(%(ids)s)) AND state = 'dead_lettered'
     """,
 )
 
 
 def purge(connection: Connection, ids: Sequence[int]) -> int:
-    """Delete these dead letters; how many there were."""
+    """Delete these dead letters; return their number."""
     return PURGE.run(connection, ids=json.dumps(list(ids)))
 
 
-LAST_DEATH = Statement(
+# Later than now if the clock was set back after it.
+NEWEST_FINISHED_AT = Statement(
     """
     SELECT max(finished_at) FROM mqlite_messages
      WHERE queue = %(queue)s AND state = 'dead_lettered'
     """,
 )
 
-
-def last_death(connection: Connection, queue: str) -> int | None:
-    """When the newest dead letter died; later than now where the clock has stepped back since."""
-    row = LAST_DEATH.one(connection, queue=queue)
-    return row[0] if row else None
-
-
-class Death(NamedTuple):
-    """When a dead letter died, and its id: the order in which they are gone through."""
-
-    finished_at: int
-    id: int
-
-
 # Served by mqlite_messages_dead (queue, finished_at, id) WHERE state = 'dead_lettered'.
-DEATHS = Statement(
+NEXT_BATCH = Statement(
     """
     SELECT finished_at, id FROM mqlite_messages
      WHERE queue = %(queue)s AND state = 'dead_lettered' AND finished_at <= %(finished_before)s
-       AND (finished_at, id) > (%(after_at)s, %(after_id)s)
+       AND (finished_at, id) > (%(after_finished_at)s, %(after_id)s)
        AND (%(reason)s IS NULL OR dead_letter_reason = %(reason)s)
      ORDER BY finished_at, id
      LIMIT %(limit)s
     """,
 )
-
-
-def deaths(
-    connection: Connection,
-    queue: str,
-    *,
-    finished_before: int,
-    after: Death,
-    reason: str | None,
-    limit: int,
-) -> list[Death]:
-    """At most `limit` dead letters that died no later than `finished_before`, those after `after`.
-
-    Of this reason, or of any if it is None.
-    """
-    rows = DEATHS.all(
-        connection,
-        queue=queue,
-        finished_before=finished_before,
-        after_at=after.finished_at,
-        after_id=after.id,
-        reason=reason,
-        limit=limit,
-    )
-    return [Death._make(row) for row in rows]

@@ -1,8 +1,9 @@
-"""A schedule is brought forward to now."""
+"""Operations on single messages: cancel a schedule, run it now."""
 
-from .base import Connection, Statement
+from .base import Statement
 
-# Parked by a backoff or by a redrive it has been at work already: that is no schedule to cancel.
+# A message that waits for a retry or after a redrive is scheduled too, but has been delivered
+# before: it has a delivery count or `errors`, and cannot be cancelled.
 CANCEL = Statement(
     """
     DELETE FROM mqlite_messages
@@ -10,20 +11,9 @@ CANCEL = Statement(
     """,
 )
 
-
-def cancel(connection: Connection, id: int) -> bool:
-    """Delete the message if it is scheduled and was never delivered; whether it was."""
-    return CANCEL.run(connection, id=id) > 0
-
-
 RUN_NOW = Statement(
     """
     UPDATE mqlite_messages SET state = 'active', visible_at = %(now)s
      WHERE id = %(id)s AND state = 'scheduled'
     """,
 )
-
-
-def run_now(connection: Connection, id: int, *, now: int) -> bool:
-    """Make the message claimable if it is scheduled; whether it was."""
-    return RUN_NOW.run(connection, id=id, now=now) > 0

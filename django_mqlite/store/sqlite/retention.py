@@ -1,4 +1,4 @@
-"""What is kept for a while goes when the while is over."""
+"""Find and delete what has been kept long enough."""
 
 import json
 from collections.abc import Sequence
@@ -17,26 +17,24 @@ COMPLETED_TO_PRUNE = Statement(
 
 
 def completed_to_prune(connection: Connection, *, now: int, limit: int) -> list[int]:
-    """The ids of at most `limit` completed messages that have been kept long enough."""
+    """Return the ids of at most `limit` completed messages that have been kept long enough."""
     return [id for (id,) in COMPLETED_TO_PRUNE.all(connection, now=now, limit=limit)]
 
 
 PRUNE_COMPLETED = Statement(
     """
-    DELETE FROM mqlite_messages
-     WHERE id IN (SELECT m.id
-                    FROM json_each(%(ids)s) AS wanted
-                   CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = wanted.value
-                   WHERE m.state = 'completed')
+    DELETE FROM mqlite_messages NOT INDEXED
+     WHERE id IN (SELECT value FROM json_each(%(ids)s)) AND state = 'completed'
     """,
 )
 
 
 def prune_completed(connection: Connection, ids: Sequence[int]) -> int:
-    """Delete these completed messages; how many there were."""
+    """Delete these completed messages; return their number."""
     return PRUNE_COMPLETED.run(connection, ids=json.dumps(list(ids)))
 
 
+# Restarts the time for which a finished message is kept, because it could not be deleted.
 KEEP_LONGER = Statement(
     """
     UPDATE mqlite_messages
@@ -46,13 +44,8 @@ KEEP_LONGER = Statement(
 )
 
 
-def keep_longer(connection: Connection, id: int, *, now: int) -> None:
-    """Count the time that this finished message is kept afresh: it could not be deleted."""
-    KEEP_LONGER.run(connection, id=id, now=now)
-
-
 class Bounds(NamedTuple):
-    """What a queue says about its dead letters: 0 inherits, -1 is no bound."""
+    """The limits of a queue for its dead letters: 0 inherits the setting's, -1 means no limit."""
 
     queue: str
     max_age_ms: int
@@ -71,11 +64,11 @@ DEAD_LETTER_BOUNDS = Statement(
 
 
 def dead_letter_bounds(connection: Connection) -> list[Bounds]:
-    """The bounds of each queue that has dead letters."""
+    """Return the limits of each queue that has dead letters."""
     return [Bounds._make(row) for row in DEAD_LETTER_BOUNDS.all(connection)]
 
 
-# The three below are served by mqlite_messages_dead (queue, finished_at), oldest death first.
+# The next three are served by mqlite_messages_dead (queue, finished_at) and find the oldest first.
 TOO_OLD = Statement(
     """
     SELECT id FROM mqlite_messages
@@ -84,13 +77,6 @@ TOO_OLD = Statement(
      LIMIT %(limit)s
     """,
 )
-
-
-def too_old(connection: Connection, queue: str, *, max_age: int, now: int, limit: int) -> list[int]:
-    """The ids of at most `limit` dead letters older than `max_age` ms."""
-    rows = TOO_OLD.all(connection, queue=queue, max_age=max_age, now=now, limit=limit)
-    return [id for (id,) in rows]
-
 
 TOO_MANY = Statement(
     """
@@ -103,14 +89,7 @@ TOO_MANY = Statement(
     """,
 )
 
-
-def too_many(connection: Connection, queue: str, *, max_count: int, limit: int) -> list[int]:
-    """The ids of the oldest dead letters, at most `limit`, that are over `max_count`."""
-    rows = TOO_MANY.all(connection, queue=queue, max_count=max_count, limit=limit)
-    return [id for (id,) in rows]
-
-
-# The newest are kept as long as the sum of their bodies fits.
+# The newest dead letters are kept while the sum of their bodies is within the limit.
 TOO_LARGE = Statement(
     """
     SELECT id
@@ -125,23 +104,30 @@ TOO_LARGE = Statement(
 )
 
 
-def too_large(connection: Connection, queue: str, *, max_bytes: int, limit: int) -> list[int]:
-    """The ids of the oldest dead letters, at most `limit`, beyond `max_bytes` of bodies."""
-    rows = TOO_LARGE.all(connection, queue=queue, max_bytes=max_bytes, limit=limit)
-    return [id for (id,) in rows]
+def dead_letters_exceeding(
+    connection: Connection, bounds: Bounds, *, now: int, limit: int
+) -> list[int]:
+    """Return the ids of at most `limit` dead letters beyond the bounds of which 0 or less is none.
+
+    Those beyond the age come first, then those beyond the count and the bytes; each once.
+    """
+    queue, max_age, max_count, max_bytes = bounds
+    rows: list[tuple[int]] = []
+    if max_age > 0:
+        rows += TOO_OLD.all(connection, queue=queue, max_age=max_age, now=now, limit=limit)
+    if max_count > 0:
+        rows += TOO_MANY.all(connection, queue=queue, max_count=max_count, limit=limit)
+    if max_bytes > 0:
+        rows += TOO_LARGE.all(connection, queue=queue, max_bytes=max_bytes, limit=limit)
+    return list(dict.fromkeys(id for (id,) in rows))[:limit]
 
 
-# Served by the indexes on expires_at of the three tables.
-RECORDS_TO_FORGET = Statement(
+# Served by the indexes on expires_at of the three tables. A read, so that a sweep that has nothing
+# to delete does not take the write lock.
+RECORDS_TO_PRUNE = Statement(
     """
     SELECT EXISTS (SELECT 1 FROM mqlite_settlement_receipts WHERE expires_at <= %(now)s)
         OR EXISTS (SELECT 1 FROM mqlite_receive_attempts WHERE expires_at <= %(now)s)
         OR EXISTS (SELECT 1 FROM mqlite_dedup WHERE expires_at <= %(now)s)
     """,
 )
-
-
-def records_to_forget(connection: Connection, *, now: int) -> bool:
-    """Whether a receipt, an attempt or a deduplication key is over. A read."""
-    row = RECORDS_TO_FORGET.one(connection, now=now)
-    return bool(row and row[0])

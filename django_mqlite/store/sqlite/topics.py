@@ -6,7 +6,7 @@ from .base import Connection, Statement
 
 
 class Route(NamedTuple):
-    """A subscription, which is also its queue's name, and its filter; '' lets everything in."""
+    """A subscription, whose name is also its queue's, and its filter; '' matches everything."""
 
     subscription: str
     filter: str
@@ -23,7 +23,7 @@ ROUTES = Statement(
 
 
 def routes(connection: Connection, topic: str) -> list[Route]:
-    """The subscriptions of the topic; none means there is no such topic."""
+    """Return the subscriptions of the topic. A topic without subscriptions does not exist."""
     return [Route._make(row) for row in ROUTES.all(connection, topic=topic)]
 
 
@@ -31,12 +31,12 @@ TOPIC_NAMES = Statement("SELECT DISTINCT topic FROM mqlite_subscriptions ORDER B
 
 
 def topic_names(connection: Connection) -> list[str]:
-    """The names of all topics, sorted."""
+    """Return the names of all topics, sorted."""
     return [topic for (topic,) in TOPIC_NAMES.all(connection)]
 
 
 # Queues, subscriptions and topics share one namespace.
-NAME_HOLDER = Statement(
+NAME_OWNER = Statement(
     """
     SELECT CASE kind WHEN 'queue' THEN 'a queue' ELSE 'a subscription' END
       FROM mqlite_queues WHERE name = %(name)s
@@ -46,24 +46,11 @@ NAME_HOLDER = Statement(
     """,
 )
 
-
-def name_holder(connection: Connection, name: str) -> str | None:
-    """What the name stands for, in words; None if it is free."""
-    row = NAME_HOLDER.one(connection, name=name)
-    return row[0] if row else None
-
-
 SUBSCRIPTION_TOPIC = Statement(
     "SELECT topic FROM mqlite_subscriptions WHERE subscription = %(subscription)s",
 )
 
-
-def subscription_topic(connection: Connection, subscription: str) -> str | None:
-    """The topic the subscription is of; None if there is no such subscription."""
-    row = SUBSCRIPTION_TOPIC.one(connection, subscription=subscription)
-    return row[0] if row else None
-
-
+# Subscribing again replaces the filter and nothing else.
 SUBSCRIBE = Statement(
     """
     INSERT INTO mqlite_subscriptions (subscription, topic, filter, created_at)
@@ -72,23 +59,10 @@ SUBSCRIBE = Statement(
     """,
 )
 
-
-def subscribe(
-    connection: Connection, subscription: str, topic: str, filter: str, *, now: int
-) -> None:
-    """Add the subscription to the topic, or replace its filter and nothing else."""
-    SUBSCRIBE.run(connection, subscription=subscription, topic=topic, filter=filter, now=now)
-
-
+# Stops copies from arriving; the queue stays.
 UNSUBSCRIBE = Statement("DELETE FROM mqlite_subscriptions WHERE subscription = %(subscription)s")
 
-
-def unsubscribe(connection: Connection, subscription: str) -> bool:
-    """Stop copies from arriving; the queue stays. Whether there was such a subscription."""
-    return UNSUBSCRIBE.run(connection, subscription=subscription) > 0
-
-
-# One branch a state, so that each finds its partial index; there is none over all states.
+# One branch per state, because each partial index covers one state and none covers all of them.
 EMPTY_QUEUE = Statement(
     """
     DELETE FROM mqlite_messages
@@ -105,22 +79,12 @@ EMPTY_QUEUE = Statement(
                   SELECT id FROM mqlite_messages WHERE queue = %(queue)s
                                                    AND state = 'dead_lettered'
                    LIMIT %(limit)s)
+       AND queue = %(queue)s
     """,
 )
 
-
-def empty_queue(connection: Connection, queue: str, *, limit: int) -> int:
-    """Delete at most `limit` messages of the queue, whatever their state."""
-    return EMPTY_QUEUE.run(connection, queue=queue, limit=limit)
-
-
-# The foreign key looks through all messages for ones of this queue; there is no index for that,
-# because only this asks.
+# The foreign key makes SQLite search all messages for this queue. There is no index for that,
+# because no other statement would use it.
 DELETE_SUBSCRIPTION_QUEUE = Statement(
     "DELETE FROM mqlite_queues WHERE name = %(name)s AND kind = 'subscription'",
 )
-
-
-def delete_subscription_queue(connection: Connection, name: str) -> None:
-    """Delete the queue that a subscription has left behind."""
-    DELETE_SUBSCRIPTION_QUEUE.run(connection, name=name)

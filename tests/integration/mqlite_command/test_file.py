@@ -63,7 +63,7 @@ def test_a_backup_in_json(database, tmp_path):
 def test_a_backup_ends_beside_a_busy_writer_with_what_was_there_when_it_began(
     database, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(store, "PAGES_A_STEP", 1)
+    monkeypatch.setattr(store, "PAGES_PER_STEP", 1)
     database.enqueue("jobs", b"before")
     path = tmp_path / "copy.sqlite3"
     told = []
@@ -87,7 +87,7 @@ def test_a_backup_ends_beside_a_busy_writer_with_what_was_there_when_it_began(
 
 
 def test_an_interrupted_backup_leaves_nothing_behind(database, tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "PAGES_A_STEP", 1)
+    monkeypatch.setattr(store, "PAGES_PER_STEP", 1)
     path = tmp_path / "copy.sqlite3"
 
     def interrupt(done, total):
@@ -114,7 +114,7 @@ def test_of_two_backups_at_the_same_time_one_is_kept_and_whole(database, tmp_pat
             backup.join(60)
             assert path.exists()
 
-    with pytest.raises(database_file.NotPossible, match="overwrites nothing"):
+    with pytest.raises(database_file.NotPossible, match="does not overwrite files"):
         database_file.back_up(ALIAS, path, another)
 
     assert rows_of(path) == [(b"both",)]
@@ -132,7 +132,7 @@ def test_without_hard_links_a_backup_is_renamed_and_overwrites_nothing(
 
     database_file.back_up(ALIAS, path, lambda done, total: None)
     assert rows_of(path) == []
-    with pytest.raises(database_file.NotPossible, match="overwrites nothing"):
+    with pytest.raises(database_file.NotPossible, match="does not overwrite files"):
         database_file.back_up(
             ALIAS, tmp_path / "late", lambda done, total: (tmp_path / "late").touch()
         )
@@ -147,7 +147,7 @@ def test_a_copy_that_is_damaged_is_not_kept(database, tmp_path, monkeypatch):
     path = tmp_path / "copy.sqlite3"
     monkeypatch.setattr(store, "back_up", lambda *_: ["row 3 missing from index"])
 
-    with pytest.raises(CommandError, match="damaged and was not kept: row 3 missing"):
+    with pytest.raises(CommandError, match="damaged and was deleted: row 3 missing"):
         mqlite("backup", path, *HERE)
 
     assert list(tmp_path.glob("copy*")) == []
@@ -157,7 +157,7 @@ def test_a_backup_overwrites_nothing(database, tmp_path):
     path = tmp_path / "copy.sqlite3"
     path.write_text("precious")
 
-    with pytest.raises(CommandError, match="exists, and a backup overwrites nothing"):
+    with pytest.raises(CommandError, match="exists: a backup does not overwrite"):
         mqlite("backup", path, *HERE)
     with pytest.raises(CommandError, match="exists"):
         mqlite("backup", database.path, *HERE)
@@ -166,7 +166,7 @@ def test_a_backup_overwrites_nothing(database, tmp_path):
 
 
 def test_a_backup_needs_a_directory(database, tmp_path):
-    with pytest.raises(CommandError, match="There is no directory"):
+    with pytest.raises(CommandError, match="there is no directory"):
         mqlite("backup", tmp_path / "no" / "copy.sqlite3", *HERE)
 
 
@@ -395,7 +395,7 @@ def test_a_queue_that_nobody_serves_is_told(queue, in_order, clock):
 
     (finding,) = doctor.diagnose("default", thorough=False).findings
 
-    assert finding.text == "Queue jobs has messages due and no live worker serves it."
+    assert finding.text == "Queue jobs has due messages, but no live worker serves it."
 
 
 def test_a_database_that_cannot_be_read_is_told(db, monkeypatch):

@@ -5,11 +5,11 @@ import json
 import pytest
 from django.core.management import call_command
 
+from django_mqlite import doctor
+from django_mqlite.doctor import LARGE_WAL, RESTART_MS
 from django_mqlite.models import Message, Queue
 from django_mqlite.types import WorkerRecord
-from django_mqlite.verbs import health as module
-from django_mqlite.verbs.health import LARGE_WAL, RESTART_MS
-from django_mqlite.verbs.workers import SEEN_WITHIN_MS, register
+from django_mqlite.verbs.workers import LIVE_WITHIN_MS, register
 from tests.support.verbs import claim_one, enqueue_and_claim
 
 KEYS = {"healthy", "problems", "oldest_due_age", "last_poll_age", "live_workers", "wal_bytes"}
@@ -70,7 +70,7 @@ def test_a_message_due_and_no_worker_is_ill_once_a_restart_would_be_over(queue, 
 
     assert code == 1
     assert answer["healthy"] is False
-    assert answer["problems"] == ["queue jobs has messages due and no live worker serves it"]
+    assert answer["problems"] == ["Queue jobs has due messages, but no live worker serves it."]
     assert answer["oldest_due_age"] == pytest.approx(RESTART_MS / 1000 + 0.001)
 
 
@@ -95,7 +95,7 @@ def test_a_message_that_is_due_for_too_long_is_ill_although_a_worker_lives(queue
     code, answer = health(capsys)
 
     assert code == 1
-    assert answer["problems"] == ["queue jobs has had a message due for 61 s"]
+    assert answer["problems"] == ["Queue jobs has had a due message for 61 s."]
     assert answer["last_poll_age"] == 1
 
 
@@ -123,19 +123,19 @@ def test_fresh_messages_do_not_hide_one_that_starves(queue, clock, capsys, serve
 
 
 def test_a_write_ahead_log_that_is_not_emptied_is_a_problem(queue, monkeypatch, capsys):
-    monkeypatch.setattr(module, "wal_bytes", lambda using: LARGE_WAL)
+    monkeypatch.setattr(doctor, "wal_bytes", lambda using: LARGE_WAL)
     assert health(capsys)[0] == 0
 
-    monkeypatch.setattr(module, "wal_bytes", lambda using: LARGE_WAL + 1)
+    monkeypatch.setattr(doctor, "wal_bytes", lambda using: LARGE_WAL + 1)
     code, answer = health(capsys)
 
     assert code == 1
-    assert answer["problems"] == ["the write-ahead log has 134,217,729 bytes"]
+    assert answer["problems"] == ["The write-ahead log has 134,217,729 bytes."]
 
 
 def test_a_worker_that_was_not_seen_of_late_does_not_count(queue, clock, capsys):
     live_worker("jobs")
-    clock.advance(SEEN_WITHIN_MS / 1000 + 1)
+    clock.advance(LIVE_WITHIN_MS / 1000 + 1)
 
     assert health(capsys)[1]["live_workers"] == 0
 
@@ -169,7 +169,7 @@ def test_people_are_told_the_same_in_words(queue, clock, capsys):
         call_command("mqlite", "health")
 
     out = capsys.readouterr().out
-    assert "PROBLEM: queue jobs has messages due" in out
+    assert "PROBLEM: Queue jobs has due messages" in out
     assert "oldest due message: 100.0 s ago" in out
 
 
