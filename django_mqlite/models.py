@@ -169,12 +169,15 @@ class Queue(GuardedModel):
         return timedelta(milliseconds=self.lock_duration_ms)
 
     def pause(self) -> bool:
-        """Stop claims from this queue; enqueueing goes on. False if it was paused already."""
-        return type(self).objects.set_paused(self, True)
+        """Stop claims from this queue; enqueueing goes on. Return False if it is paused already."""
+        return self._set_paused(True)
 
     def resume(self) -> bool:
-        """Let claims go on. False if the queue was not paused."""
-        return type(self).objects.set_paused(self, False)
+        """Allow claims again. Return False if the queue is not paused."""
+        return self._set_paused(False)
+
+    def _set_paused(self, paused: bool) -> bool:
+        return Queue.objects.db_manager(self._state.db).set_paused(self, paused)
 
 
 class Message(GuardedModel):

@@ -97,7 +97,7 @@ class LeaseRenewer:
         """
         self._using = using
         self._pool = pool
-        self._max_runtime_ms = timeout_ms or {}
+        self._timeout_ms = timeout_ms or {}
         self._on_stuck = on_stuck
         self._on_failed = on_failed
         self._ended = Shutdown()
@@ -171,7 +171,7 @@ class LeaseRenewer:
     def _end_overdue(self) -> None:
         """A handler beyond its timeout keeps no lease: cancelled if it can be, else told."""
         for message in self._pool.running:
-            limit = self._max_runtime_ms.get(message.queue)
+            limit = self._timeout_ms.get(message.queue)
             if limit is None or message.state != State.LOCKED or message.lease_lost:
                 continue
             over = timing.now_ms() - epoch_ms(message.locked_at) - limit

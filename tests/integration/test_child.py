@@ -34,8 +34,20 @@ def descriptors() -> int:
     return psutil.Process().num_fds()
 
 
+OTHERS: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def threads_of_other_tests():
+    """Remember the threads that a test of another file has left at work."""
+    OTHERS.clear()
+    OTHERS.update(threading.enumerate())
+
+
 def threads_of_workers() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("mqlite-")}
+    """Return the names of the worker's threads that this test has started."""
+    started = set(threading.enumerate()) - OTHERS
+    return {thread.name for thread in started if thread.name.startswith("mqlite-")}
 
 
 @pytest.fixture

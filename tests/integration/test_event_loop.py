@@ -64,7 +64,7 @@ def test_as_many_run_at_once_as_there_are_slots_in_one_loop(jobs):
     assert len(loops) == 1
 
 
-def test_a_handler_beyond_max_runtime_is_cancelled_and_its_message_fails(jobs):
+def test_a_handler_beyond_its_timeout_is_cancelled_and_its_message_fails(jobs):
     (message,) = enqueue(1)
     seen = []
 

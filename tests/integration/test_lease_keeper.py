@@ -342,7 +342,7 @@ def test_a_coroutine_that_does_not_end_when_cancelled_is_stuck(running, queue, c
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_supervisor_renews_no_lease_beyond_max_runtime_and_kills_in_the_end(
+def test_a_supervisor_renews_no_lease_beyond_its_timeout_and_kills_in_the_end(
     make_queue, clock, is_async
 ):
     def function(message): ...

@@ -144,7 +144,7 @@ def test_children_that_die_at_once_are_given_up_after_growing_rests(database):
 def test_a_supervisor_whose_database_is_without_hope_ends_and_takes_its_children_along(
     database, start
 ):
-    processes = start("--queues=jobs", **hasty(faults__GIVE_UP_AFTER=0.1)).wait_ready()
+    processes = start("--queues=jobs", **hasty(database_errors__GIVE_UP_AFTER=0.1)).wait_ready()
     children = processes.children
 
     with database.other_program() as other:
@@ -329,7 +329,7 @@ def test_a_handler_that_holds_the_interpreter_for_leases_is_run_once_by_processe
     assert processes.worker.ended_well()
 
 
-def test_a_child_beyond_max_runtime_is_killed_and_its_message_comes_again(database, start):
+def test_a_child_beyond_its_timeout_is_killed_and_its_message_comes_again(database, start):
     database.queue("limited", lock_duration=LONG)
     steps = {"started": database.file("started"), "told": database.file("told")}
     message = database.enqueue("limited", steps)
@@ -343,10 +343,10 @@ def test_a_child_beyond_max_runtime_is_killed_and_its_message_comes_again(databa
     assert processes.worker.ended_well()
 
 
-def test_a_child_whose_coroutine_blocks_its_loop_is_killed_after_max_runtime(database, start):
+def test_a_child_whose_coroutine_blocks_its_loop_is_killed_after_its_timeout(database, start):
     database.queue("blocks", lock_duration=LONG)
     message = database.enqueue("blocks", {"started": database.file("started"), "seconds": LONG})
-    hurry = hasty(kept__CANCEL_GRACE_MS=100)
+    hurry = hasty(leases__CANCEL_GRACE_MS=100)
 
     processes = start("--queues=blocks", **hurry)
     wait_until(lambda: database.state(message) == "gone", "the second delivery", seconds=LONG / 2)
@@ -360,7 +360,7 @@ def test_a_child_whose_coroutine_blocks_its_loop_is_killed_after_max_runtime(dat
 def test_a_coroutine_that_blocks_its_loop_ends_a_worker_of_one_process(database):
     database.queue("blocks", lock_duration=LONG)
     message = database.enqueue("blocks", {"started": database.file("started"), "seconds": LONG})
-    hurry = hasty(lease_keeper__CANCEL_GRACE_MS=100)
+    hurry = hasty(leases__CANCEL_GRACE_MS=100)
 
     worker = database.start("--queues=blocks", "--shutdown-timeout=0.5", **hurry)
 
@@ -370,7 +370,7 @@ def test_a_coroutine_that_blocks_its_loop_ends_a_worker_of_one_process(database)
     assert (again.pk, again.delivery_count, again.interruptions) == (message.pk, 2, 0)
 
 
-def test_a_neighbour_of_a_handler_beyond_max_runtime_is_interrupted_and_not_counted(
+def test_a_neighbour_of_a_handler_beyond_its_timeout_is_interrupted_and_not_counted(
     database, start
 ):
     """Three that wait leave one slot of four, beside one of them."""
@@ -403,7 +403,7 @@ def test_a_handler_that_holds_the_interpreter_each_time_is_given_a_longer_lease(
     assert worker.output.count("--processes") == 1
 
 
-def test_a_thread_beyond_max_runtime_is_told_and_its_process_ends_for_a_new_one(database):
+def test_a_thread_beyond_its_timeout_is_told_and_its_process_ends_for_a_new_one(database):
     database.queue("limited", lock_duration=LONG)
     steps = {"started": database.file("started"), "told": database.file("told")}
     message = database.enqueue("limited", steps)
