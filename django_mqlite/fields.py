@@ -1,12 +1,14 @@
-"""The model field behind every time column."""
+"""Model fields for documents, points in time and durations."""
 
 from datetime import datetime
 from typing import Any
 
+from django import forms
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.utils.text import capfirst, format_lazy
 
-from .timing import epoch_ms, moment
+from .timing import MAX_DURATION_MS, epoch_ms, milliseconds, moment
 
 
 class DocumentField(models.JSONField):
@@ -56,3 +58,41 @@ class EpochMillisecondsField(models.Field):  # type: ignore[type-arg]
     def value_to_string(self, obj: models.Model) -> str:
         at = self.value_from_object(obj)
         return at.isoformat() if at else ""
+
+
+class SecondsField(forms.FloatField):
+    """A form field that shows seconds and whose value is in whole milliseconds."""
+
+    def prepare_value(self, value: Any) -> Any:
+        return value / 1000 if isinstance(value, int) else value
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return super().has_changed(self.prepare_value(initial), data)
+
+    def clean(self, value: Any) -> int:
+        return milliseconds(super().clean(value), "duration")
+
+
+class MillisecondsField(models.BigIntegerField):  # type: ignore[type-arg]
+    """A duration of at least `least` milliseconds; forms show it in seconds."""
+
+    description = "Duration in milliseconds"
+
+    def __init__(self, *args: Any, least: int = 0, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # Only forms use it, so it is not part of the migration state.
+        self.least = least
+
+    def get_internal_type(self) -> str:
+        return "BigIntegerField"
+
+    def formfield(self, **options: Any) -> Any:
+        options.setdefault("form_class", SecondsField)
+        return super().formfield(
+            **{
+                "label": format_lazy("{} (s)", capfirst(self.verbose_name)),
+                "min_value": self.least / 1000,
+                "max_value": MAX_DURATION_MS / 1000,
+                **options,
+            }
+        )

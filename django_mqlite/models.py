@@ -4,12 +4,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, ClassVar
 
+from django.core.validators import MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from . import message
 from .exceptions import LockLost
-from .fields import DocumentField, EpochMillisecondsField
+from .fields import DocumentField, EpochMillisecondsField, MillisecondsField
 from .managers import DeadLetterManager, MessageManager, QueueManager, SubscriptionManager
 from .timing import Duration, epoch_ms, milliseconds
 from .types import (
@@ -137,15 +138,25 @@ class Queue(GuardedModel):
         choices=[(mode.value, mode.value) for mode in OrderingMode],
         default=OrderingMode.STANDARD.value,
     )
-    lock_duration_ms = models.BigIntegerField(_("lock duration (ms)"), default=30_000)
-    max_delivery_count = models.BigIntegerField(_("maximum delivery count"), default=10)
-    backoff_base_ms = models.BigIntegerField(_("backoff base (ms)"), default=1_000)
-    backoff_max_ms = models.BigIntegerField(_("backoff maximum (ms)"), default=3_600_000)
-    default_ttl_ms = models.BigIntegerField(_("default time to live (ms)"), default=0)
+    lock_duration_ms = MillisecondsField(_("lock duration"), least=1, default=30_000)
+    max_delivery_count = models.BigIntegerField(
+        _("maximum delivery count"), default=10, validators=[MinValueValidator(1)]
+    )
+    backoff_base_ms = MillisecondsField(_("backoff base"), default=1_000)
+    backoff_max_ms = MillisecondsField(_("backoff maximum"), default=3_600_000)
+    default_ttl_ms = MillisecondsField(
+        _("default time to live"), default=0, help_text=_("0 means unlimited.")
+    )
     dead_letter_on_expire = models.BooleanField(_("dead-letter on expiry"), default=True)
-    dedup_window_ms = models.BigIntegerField(_("deduplication window (ms)"), default=0)
-    retain_completed_ms = models.BigIntegerField(_("keep completed for (ms)"), default=0)
-    dlq_max_age_ms = models.BigIntegerField(_("dead letters: maximum age (ms)"), default=0)
+    dedup_window_ms = MillisecondsField(
+        _("deduplication window"), default=0, help_text=_("0 disables deduplication.")
+    )
+    retain_completed_ms = MillisecondsField(
+        _("keep completed messages for"),
+        default=0,
+        help_text=_("0 deletes completed messages immediately."),
+    )
+    dlq_max_age_ms = MillisecondsField(_("dead letters: maximum age"), default=0)
     dlq_max_count = models.BigIntegerField(_("dead letters: maximum count"), default=0)
     dlq_max_bytes = models.BigIntegerField(_("dead letters: maximum bytes"), default=0)
     paused = models.BooleanField(_("paused"), default=False)

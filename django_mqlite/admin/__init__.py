@@ -1,4 +1,4 @@
-"""The queue in Django's admin: look into it, redrive and purge, pause and resume."""
+"""The queue in Django's admin: inspect queues and messages, redrive and purge, pause and resume."""
 
 from django.contrib import admin
 from django.contrib.admin import AdminSite
@@ -11,7 +11,7 @@ from .subscriptions import SubscriptionAdmin
 
 
 def register(site: AdminSite) -> None:
-    """Put the pages on an admin site of the project's own; on Django's they are already."""
+    """Register the pages on a custom admin site; the default site has them already."""
     site.register(Queue, QueueAdmin)
     site.register(Message, MessageAdmin)
     site.register(DeadLetter, DeadLetterAdmin)

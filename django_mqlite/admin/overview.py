@@ -1,23 +1,20 @@
-"""What the overview shows: every queue with its depth and pace, every worker that is alive."""
+"""The tables of the overview: queues with depth and pace, and live workers."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from django.utils.http import urlencode
-from django.utils.safestring import SafeString
+from django.template.defaultfilters import filesizeformat
 from django.utils.timezone import localtime
+from django.utils.translation import gettext
 
 from .. import timing
+from ..conf import get_settings
 from ..formatting import length
 from ..models import Queue
 from ..timing import EPOCH, moment
 from ..types import QueueOverview, State, WorkerRecord
 from ..verbs.workers import live_workers
-from .chart import chart
-from .queue_page import retention
-from .readable import printable
-from .words import STATES
+from .formatting import STATES, chart, printable
 
 COLUMNS = (
     State.ACTIVE,
@@ -29,88 +26,61 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Depth:
-    """How many messages of a queue are in one state, and the query of the list that shows them."""
-
-    count: int
-    query: str
-    is_alarm: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRow:
-    """A queue as the overview shows it."""
-
-    name: str
-    paused: bool
-    served: bool
-    depths: Sequence[Depth]
-    oldest_due: str | None
-    chart: SafeString
-    completed: int
-    failed: int
-    retention: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerRow:
-    """A live worker as the overview shows it."""
-
-    worker: str
-    host: str
-    queues: str
-    slots: int
-    in_flight: int
-    seen: str
-
-
 def overview() -> dict[str, Any]:
-    """The context of the overview's tables, as of now."""
+    """Return the context of the overview's tables."""
     now = timing.now_ms()
-    rows = {queue.name: queue for queue in Queue.objects.all()}
+    queues = {queue.name: queue for queue in Queue.objects.all()}
     return {
-        "columns": [STATES[state] for state in COLUMNS],
-        "queues": [
-            _queue_row(each, rows[each.stats.queue], now=now)
-            for each in Queue.objects.overview()
-            if each.stats.queue in rows
+        "states": [STATES[state] for state in COLUMNS],
+        "rows": [
+            _row(queues[overview.stats.queue], overview, now=now)
+            for overview in Queue.objects.overview()
+            if overview.stats.queue in queues
         ],
-        "workers": [_worker_row(each, now=now) for each in live_workers(Queue.objects.database)],
+        "workers": [
+            (_printable_record(worker), length(max(0, now - worker.seen_at)))
+            for worker in live_workers(Queue.objects.database)
+        ],
         "as_of": localtime(moment(now) or EPOCH),
     }
 
 
-def _queue_row(seen: QueueOverview, queue: Queue, *, now: int) -> QueueRow:
-    due = seen.stats.due_since_ms
-    return QueueRow(
-        name=queue.name,
-        paused=seen.stats.paused,
-        served=seen.workers > 0,
-        depths=[_depth(seen, state) for state in COLUMNS],
-        oldest_due=None if due is None else length(max(0, now - due)),
-        chart=chart(seen.minutes),
-        completed=seen.completed,
-        failed=seen.failed,
-        retention=retention(queue),
-    )
+def _row(queue: Queue, overview: QueueOverview, *, now: int) -> dict[str, Any]:
+    due_since = overview.stats.due_since_ms
+    return {
+        "queue": queue,
+        "overview": overview,
+        "depths": [(state.value, overview.stats.counts[state]) for state in COLUMNS],
+        "oldest_due": None if due_since is None else length(max(0, now - due_since)),
+        "chart": chart(overview.minutes),
+        "retention": _retention(queue),
+    }
 
 
-def _depth(seen: QueueOverview, state: State) -> Depth:
-    count = seen.stats.counts[state]
-    return Depth(
-        count=count,
-        query=urlencode({"queue": seen.stats.queue, "state": state.value}),
-        is_alarm=state == State.DEAD_LETTERED and count > 0,
-    )
-
-
-def _worker_row(worker: WorkerRecord, *, now: int) -> WorkerRow:
-    return WorkerRow(
+def _printable_record(worker: WorkerRecord) -> WorkerRecord:
+    return replace(
+        worker,
         worker=printable(worker.worker),
         host=printable(worker.host),
-        queues=printable(", ".join(worker.queues)),
-        slots=worker.slots,
-        in_flight=worker.in_flight,
-        seen=length(max(0, now - worker.seen_at)),
+        queues=tuple(map(printable, worker.queues)),
     )
+
+
+def _retention(queue: Queue) -> list[str]:
+    """Return how long the queue keeps finished messages, limits from the settings included."""
+    default = get_settings()
+    age = queue.dlq_max_age_ms or default.dlq_max_age_ms
+    count = queue.dlq_max_count or default.dlq_max_count
+    size = queue.dlq_max_bytes or default.dlq_max_bytes
+    texts = [
+        gettext("completed: %(time)s") % {"time": length(queue.retain_completed_ms)}
+        if queue.retain_completed_ms
+        else gettext("completed: deleted immediately")
+    ]
+    if age > 0:
+        texts.append(gettext("dead letters: %(time)s") % {"time": length(age)})
+    if count > 0:
+        texts.append(gettext("dead letters: at most %(count)d") % {"count": count})
+    if size > 0:
+        texts.append(gettext("dead letters: at most %(size)s") % {"size": filesizeformat(size)})
+    return texts

@@ -1,33 +1,131 @@
-"""Subscriptions: which messages of a topic come into which queue."""
+"""Admin of subscriptions, with a form that tries a filter on a sample message."""
 
 from typing import Any
 
-from django.contrib import admin, messages
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import OperationalError
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from .. import timing
+from ..conf import get_settings
 from ..exceptions import MqliteError
+from ..filters import check_filter, judge, names_of
+from ..message import draft
 from ..models import Subscription
-from .read_only import ReadOnlyAdmin
-from .readable import shortened
-from .subscription_form import SubscriptionForm
+from ..names import checked_name
+from .base import BaseAdmin
+from .formatting import shortened
 
-SAMPLE = [
+TRY_BUTTON = "_try"
+"""The name of the button that tries the filter without saving."""
+
+SAMPLE_TEXTS = ("subject", "group_id", "correlation_id", "reply_to", "message_id")
+SAMPLE_FIELDS = [
     "sample_subject", "sample_properties", "sample_group_id", "sample_correlation_id",
     "sample_reply_to", "sample_message_id", "sample_body",
 ]  # fmt: skip
 
 
-class SubscriptionAdmin(ReadOnlyAdmin):
-    """Added, and given another filter; deleting one deletes its queue, so that is not here."""
+class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Topic, name and filter, and a sample message to try the filter on."""
+
+    sample_subject = forms.CharField(label=_("subject"), required=False)
+    sample_properties = forms.JSONField(
+        label=_("properties"), required=False, help_text=_('JSON, for example {"country": "de"}')
+    )
+    sample_group_id = forms.CharField(label=_("group id"), required=False)
+    sample_correlation_id = forms.CharField(label=_("correlation id"), required=False)
+    sample_reply_to = forms.CharField(label=_("reply to"), required=False)
+    sample_message_id = forms.CharField(label=_("message id"), required=False)
+    sample_body = forms.CharField(
+        label=_("body"), required=False, widget=forms.Textarea(attrs={"rows": 3}), strip=False
+    )
+
+    class Meta:
+        widgets = {
+            "topic": forms.TextInput,
+            "subscription": forms.TextInput,
+            "filter": forms.Textarea(attrs={"rows": 3, "class": "vLargeTextField"}),
+        }
+
+    matches_sample: bool | None = None
+    """The result of trying the filter; None if it was not tried, or could not be."""
+    trial_result = ""
+
+    def is_valid(self) -> bool:
+        """Return False for a trial, so that nothing is saved."""
+        return super().is_valid() and TRY_BUTTON not in self.data
+
+    def clean_topic(self) -> str:
+        return _valid_name(self.cleaned_data["topic"])
+
+    def clean_subscription(self) -> str:
+        return _valid_name(self.cleaned_data["subscription"])
+
+    def clean_filter(self) -> str:
+        expression: str = self.cleaned_data["filter"].strip()
+        try:
+            check_filter(expression)
+        except (ValueError, ImproperlyConfigured) as error:
+            raise ValidationError(str(error)) from error
+        return expression
+
+    def clean(self) -> dict[str, Any]:
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        if TRY_BUTTON in self.data and not self.errors:
+            self._try_filter(values)
+        return values
+
+    def _try_filter(self, values: dict[str, Any]) -> None:
+        texts: dict[str, Any] = {name: values[f"sample_{name}"] or None for name in SAMPLE_TEXTS}
+        try:
+            sample = draft(
+                "sample",
+                values["sample_body"],
+                max_body_bytes=get_settings().max_body_bytes,
+                properties=values["sample_properties"],
+                **texts,
+            )
+        except (ValueError, TypeError, MqliteError) as error:
+            self.add_error(None, str(error))
+            return
+        try:
+            self.matches_sample = judge(values["filter"], names_of(sample, now=timing.now_ms()))
+        except Exception as error:  # noqa: BLE001 - every error of a filter is shown
+            self.matches_sample = False
+            text = gettext("The filter fails on this sample, so it does not match: %(error)s")
+            self.trial_result = text % {"error": error}
+        else:
+            self.trial_result = (
+                gettext("The filter matches this sample.")
+                if self.matches_sample
+                else gettext("The filter does not match this sample.")
+            )
+
+
+def _valid_name(value: str) -> str:
+    try:
+        return checked_name(value)
+    except ValueError as error:
+        raise ValidationError(str(error)) from error
+
+
+class SubscriptionAdmin(BaseAdmin):
+    """Subscriptions can be added and their filters changed.
+
+    They cannot be deleted here, because that deletes the subscription's queue.
+    """
 
     form = SubscriptionForm
     list_display = ("subscription", "topic", "short_filter", "created_at")
     ordering = ("topic", "subscription")
     search_fields = ("topic", "subscription")
     change_form_template = "admin/django_mqlite/subscription.html"
+    refusals = (MqliteError, OperationalError)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request) and self.holds(request, "add_subscription")
@@ -39,14 +137,12 @@ class SubscriptionAdmin(ReadOnlyAdmin):
         return ["topic", "subscription", "created_at"] if obj else []
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[tuple[Any, Any]]:
-        names = ["topic", "subscription", "filter"]
-        fieldsets: list[tuple[Any, Any]] = [
-            (None, {"fields": [*names, "created_at"] if obj else names})
-        ]
+        names = ["topic", "subscription", "filter", *(["created_at"] if obj else [])]
+        fieldsets: list[tuple[Any, Any]] = [(None, {"fields": names})]
         if self.has_change_permission(request) or (
             obj is None and self.has_add_permission(request)
         ):
-            fieldsets.append((_("A sample to try the filter on"), {"fields": SAMPLE}))
+            fieldsets.append((_("Sample message to try the filter on"), {"fields": SAMPLE_FIELDS}))
         return fieldsets
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
@@ -55,17 +151,9 @@ class SubscriptionAdmin(ReadOnlyAdmin):
     def construct_change_message(
         self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
     ) -> Any:
-        """What the filter is from now on; kept as it is, untranslated."""
-        return f"Filter: {form.cleaned_data['filter'] or 'everything'}"
-
-    def changeform_view(self, request: HttpRequest, *args: Any, **options: Any) -> HttpResponse:
-        try:
-            return super().changeform_view(request, *args, **options)
-        except (MqliteError, OperationalError) as error:
-            text = gettext("Nothing was changed: %(error)s") % {"error": error}
-            self.message_user(request, text, messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
+        """Log the new filter, untranslated."""
+        return f"Filter: {form.cleaned_data['filter'] or 'all messages'}"
 
     @admin.display(description=_("filter"))
     def short_filter(self, subscription: Subscription) -> str:
-        return shortened(subscription.filter) or gettext("everything")
+        return shortened(subscription.filter) or gettext("all messages")

@@ -1,5 +1,6 @@
 """What Django's migration state knows of the eight tables; the tables themselves are raw SQL."""
 
+import django.core.validators
 from django.db import migrations, models
 
 import django_mqlite.fields
@@ -153,23 +154,31 @@ STATE = [
             ),
             (
                 "lock_duration_ms",
-                models.BigIntegerField(default=30000, verbose_name="lock duration (ms)"),
+                django_mqlite.fields.MillisecondsField(default=30000, verbose_name="lock duration"),
             ),
             (
                 "max_delivery_count",
-                models.BigIntegerField(default=10, verbose_name="maximum delivery count"),
+                models.BigIntegerField(
+                    default=10,
+                    validators=[django.core.validators.MinValueValidator(1)],
+                    verbose_name="maximum delivery count",
+                ),
             ),
             (
                 "backoff_base_ms",
-                models.BigIntegerField(default=1000, verbose_name="backoff base (ms)"),
+                django_mqlite.fields.MillisecondsField(default=1000, verbose_name="backoff base"),
             ),
             (
                 "backoff_max_ms",
-                models.BigIntegerField(default=3600000, verbose_name="backoff maximum (ms)"),
+                django_mqlite.fields.MillisecondsField(
+                    default=3600000, verbose_name="backoff maximum"
+                ),
             ),
             (
                 "default_ttl_ms",
-                models.BigIntegerField(default=0, verbose_name="default time to live (ms)"),
+                django_mqlite.fields.MillisecondsField(
+                    default=0, help_text="0 means unlimited.", verbose_name="default time to live"
+                ),
             ),
             (
                 "dead_letter_on_expire",
@@ -177,15 +186,25 @@ STATE = [
             ),
             (
                 "dedup_window_ms",
-                models.BigIntegerField(default=0, verbose_name="deduplication window (ms)"),
+                django_mqlite.fields.MillisecondsField(
+                    default=0,
+                    help_text="0 disables deduplication.",
+                    verbose_name="deduplication window",
+                ),
             ),
             (
                 "retain_completed_ms",
-                models.BigIntegerField(default=0, verbose_name="keep completed for (ms)"),
+                django_mqlite.fields.MillisecondsField(
+                    default=0,
+                    help_text="0 deletes completed messages immediately.",
+                    verbose_name="keep completed messages for",
+                ),
             ),
             (
                 "dlq_max_age_ms",
-                models.BigIntegerField(default=0, verbose_name="dead letters: maximum age (ms)"),
+                django_mqlite.fields.MillisecondsField(
+                    default=0, verbose_name="dead letters: maximum age"
+                ),
             ),
             (
                 "dlq_max_count",

@@ -1,4 +1,4 @@
-"""What somebody does in the admin while something is wrong."""
+"""What a person does in the admin when something is wrong."""
 
 import re
 
@@ -23,12 +23,12 @@ def boss(site, log_in) -> None:
 
 @pytest.fixture
 def clerk(site, log_in) -> None:
-    """May look at everything and touch nothing."""
+    """A user who may view everything and change nothing."""
     log_in(site.make_staff("view_queue", "view_message", "view_deadletter"))
 
 
 def order_a_unicorn(page, site) -> None:
-    """There is none, so after three deliveries it is a dead letter."""
+    """Order an article that is out of stock: after three deliveries a dead letter."""
     page.goto(site.url)
     page.get_by_role("button", name="Order a unicorn").click()
 
@@ -41,13 +41,13 @@ def depth(page, text):
     return row(page).get_by_role("link", name=text, exact=True)
 
 
-def said(page) -> str:
+def messages_of(page) -> str:
     return page.locator(".messagelist").inner_text()
 
 
-def test_the_overview_changes_while_a_worker_works(page, site, boss, shoot):
+def test_overview_changes_while_a_worker_runs(page, site, boss, shoot):
     page.goto(site.url + OVERVIEW)
-    assert "No worker is alive" in page.inner_text("main")
+    assert "No worker is running" in page.inner_text("main")
     page.evaluate("window.untouched = true")
 
     site.busy_hour()
@@ -65,7 +65,7 @@ def test_the_overview_changes_while_a_worker_works(page, site, boss, shoot):
 
 @pytest.fixture
 def refreshed(page, site, boss):
-    """The overview under a clock that the test moves, and what it has asked the server for."""
+    """Open the overview under a clock that the test moves; return the URLs it requests."""
     asked: list[str] = []
     page.clock.install()
     page.goto(site.url + OVERVIEW)
@@ -74,12 +74,12 @@ def refreshed(page, site, boss):
 
 
 def pass_time(page, seconds: int) -> None:
-    """And whatever was asked for meanwhile is on its way when this returns."""
+    """Advance the clock; requests made meanwhile have been sent when this returns."""
     page.clock.run_for(seconds * 1000)
     page.evaluate("0")
 
 
-def test_refreshing_keeps_the_focus(page, site, refreshed):
+def test_refresh_keeps_the_focus(page, site, refreshed):
     page.get_by_role("button", name=f"Pause {QUEUE}").focus()
     site.dead_letters(1)
 
@@ -89,19 +89,19 @@ def test_refreshing_keeps_the_focus(page, site, refreshed):
     assert page.evaluate("document.activeElement.id") == f"pause-{QUEUE}"
 
 
-def test_refreshing_can_be_stopped_and_started_again(page, site, refreshed):
+def test_refresh_can_be_stopped_and_resumed(page, site, refreshed):
     page.get_by_role("button", name="Stop refreshing").click()
     pass_time(page, 10)
     assert refreshed == []
 
-    page.get_by_role("button", name="Refresh again").click()
+    page.get_by_role("button", name="Resume refreshing").click()
     site.dead_letters(1)
     pass_time(page, 3)
 
     depth(page, "1").wait_for()
 
 
-def test_a_page_that_nobody_sees_asks_for_nothing(page, site, refreshed):
+def test_hidden_page_requests_nothing(page, site, refreshed):
     def show(state: str) -> None:
         page.evaluate(
             """state => {
@@ -121,7 +121,7 @@ def test_a_page_that_nobody_sees_asks_for_nothing(page, site, refreshed):
     depth(page, "1").wait_for()
 
 
-def test_whoever_is_logged_out_is_told_that_nothing_is_refreshed(page, site, refreshed):
+def test_logged_out_user_sees_that_the_page_is_stale(page, site, refreshed):
     page.context.clear_cookies()
 
     pass_time(page, 3)
@@ -129,7 +129,7 @@ def test_whoever_is_logged_out_is_told_that_nothing_is_refreshed(page, site, ref
     page.get_by_role("status").get_by_text("Not up to date").wait_for()
 
 
-def test_the_pages_need_no_more_than_a_strict_content_security_policy(page, site, boss):
+def test_pages_work_under_a_strict_content_security_policy(page, site, boss):
     def strict(route):
         response = route.fetch()
         policy = {"content-security-policy": "default-src 'self'"}
@@ -146,13 +146,13 @@ def test_the_pages_need_no_more_than_a_strict_content_security_policy(page, site
         page.clock.run_for(3_000)
     page.goto(f"{site.url}{DEAD_LETTERS}{letter.pk}/change/")
     page.get_by_role("button", name="Purge").click()
-    page.get_by_text("Delete this dead letter for good?").wait_for()
+    page.get_by_text("Purge 1 dead letter?").wait_for()
     page.unroute_all(behavior="wait")
 
     assert refused == []
 
 
-def test_a_dead_letter_is_opened_read_and_redriven(page, site, boss, shoot):
+def test_dead_letter_is_read_and_redriven(page, site, boss, shoot):
     with site.worker():
         order_a_unicorn(page, site)
         letter = site.wait_dead()
@@ -168,11 +168,11 @@ def test_a_dead_letter_is_opened_read_and_redriven(page, site, boss, shoot):
         site.fill_stock()
         page.get_by_role("button", name="Redrive").click()
 
-        assert "back at work" in said(page)
+        assert "1 dead letter redriven." in messages_of(page)
         wait_until(lambda: site.state(letter) == "completed", "the redriven message to be done")
 
 
-def test_everything_that_matches_is_redriven_once_confirmed(page, site, boss, shoot):
+def test_all_matching_dead_letters_are_redriven_when_confirmed(page, site, boss, shoot):
     site.dead_letters(3, group_id="customer-7", subject="order.placed")
     (other,) = site.dead_letters(1, group_id="customer-8", subject="order.paid")
     page.goto(site.url + DEAD_LETTERS)
@@ -180,57 +180,64 @@ def test_everything_that_matches_is_redriven_once_confirmed(page, site, boss, sh
 
     page.get_by_role("textbox", name="Group").fill("customer-7")
     page.get_by_role("textbox", name="Group").press("Enter")
-    page.get_by_role("button", name="Redrive all that match").click()
-    assert "Put 3 dead letters back to work?" in page.inner_text("main")
+    page.get_by_role("button", name="Redrive all matching").click()
+    assert "Redrive 3 dead letters?" in page.inner_text("main")
     assert site.count("dead_lettered") == 4
     page.get_by_role("button", name="Redrive").click()
 
-    assert "3 dead letters are back at work." in said(page)
+    assert "3 dead letters redriven." in messages_of(page)
     assert (site.count("active"), site.state(other)) == (3, "dead_lettered")
 
 
-def test_a_long_redrive_shows_its_progress_and_goes_on_by_itself(page, site, boss):
+def test_long_redrive_shows_progress_and_continues(page, site, boss):
     site.many_dead_letters(12_000)
     page.goto(f"{site.url}{DEAD_LETTERS}?queue={QUEUE}")
 
-    page.get_by_role("button", name="Redrive all that match").click()
-    page.get_by_label("Messages a second").fill("1000000")
+    page.get_by_role("button", name="Redrive all matching").click()
+    page.get_by_label("Messages per second").fill("1000000")
     page.get_by_role("button", name="Redrive").click()
+    done = page.get_by_text("12000 dead letters redriven.")
+    continue_button = page.get_by_role("button", name="Continue")
+    done.or_(continue_button).wait_for()
+    while continue_button.is_visible():
+        assert "left." in page.inner_text("main")
+        continue_button.click()
+        done.or_(continue_button).wait_for()
 
-    page.get_by_text("12000 dead letters are back at work.").wait_for()
+    done.wait_for()
     assert site.count("dead_lettered") == 0
 
 
-def test_purging_asks_first(page, site, boss):
+def test_purge_is_confirmed_first(page, site, boss):
     site.dead_letters(2)
     page.goto(site.url + DEAD_LETTERS)
 
     page.get_by_role("checkbox").first.check()
-    page.get_by_label("Action:").select_option(label="Purge: delete for good")
+    page.get_by_label("Action:").select_option(label="Purge selected dead letters")
     page.get_by_role("button", name="Run").or_(page.get_by_role("button", name="Go")).click()
-    assert "Delete 2 dead letters for good?" in page.inner_text("main")
+    assert "Purge 2 dead letters?" in page.inner_text("main")
     assert site.count("dead_lettered") == 2
     page.get_by_role("button", name="Purge").click()
 
-    assert "2 dead letters are gone for good." in said(page)
+    assert "2 dead letters purged." in messages_of(page)
     assert site.count("dead_lettered") == 0
 
 
-def test_a_queue_is_paused_and_resumed(page, site, boss):
+def test_queue_is_paused_and_resumed(page, site, boss):
     page.goto(site.url + OVERVIEW)
 
     page.get_by_role("button", name=f"Pause {QUEUE}").click()
-    assert "1 queue was paused." in said(page)
+    assert "1 queue paused." in messages_of(page)
     message = site.enqueue()
     page.goto(f"{site.url}{MESSAGES}{message.pk}/change/")
     assert "is paused" in page.get_by_role("region", name="Why").inner_text()
     page.goto(site.url + OVERVIEW)
     page.get_by_role("button", name=f"Resume {QUEUE}").click()
 
-    assert "1 queue was resumed." in said(page)
+    assert "1 queue resumed." in messages_of(page)
 
 
-def test_view_only_staff_see_everything_and_can_do_nothing(page, site, clerk):
+def test_view_only_staff_can_change_nothing(page, site, clerk):
     (letter,) = site.dead_letters(1)
     addresses = [OVERVIEW, DEAD_LETTERS, f"{DEAD_LETTERS}{letter.pk}/change/"]
     wordings = re.compile("Redrive|Purge|Pause|Resume|Release|Cancel|Run now|Save|Delete")
@@ -242,7 +249,7 @@ def test_view_only_staff_see_everything_and_can_do_nothing(page, site, clerk):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_shows_the_pages_without_scrolling_sideways(page, site, boss, scheme):
+def test_phone_shows_pages_without_horizontal_scrolling(page, site, boss, scheme):
     (letter,) = site.dead_letters(1)
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": 375, "height": 740})
@@ -252,16 +259,16 @@ def test_a_phone_shows_the_pages_without_scrolling_sideways(page, site, boss, sc
         assert page.evaluate("document.documentElement.scrollWidth") <= 375, address
 
 
-def test_the_keyboard_is_enough_to_purge(page, site, boss):
+def test_purge_works_with_the_keyboard_alone(page, site, boss):
     (letter,) = site.dead_letters(1)
     page.goto(f"{site.url}{DEAD_LETTERS}{letter.pk}/change/")
 
     page.get_by_role("button", name="Redrive").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    page.get_by_text("for good?").wait_for()
+    page.get_by_text("Purge 1 dead letter?").wait_for()
     page.get_by_role("button", name="Purge").focus()
     page.keyboard.press("Space")
 
-    page.get_by_text("gone for good").wait_for()
+    page.get_by_text("1 dead letter purged.").wait_for()
     assert site.state(letter) == "gone"

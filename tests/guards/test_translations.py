@@ -67,7 +67,7 @@ def compiled(language: str) -> dict[str, list[str]]:
 
 
 def test_the_texts_were_found():
-    assert {"Redrive", "in flight", "as of %(time)s", "%(count)d queue was paused."} <= texts()
+    assert {"Redrive", "locked", "as of %(time)s", "%(count)d queue paused."} <= texts()
     assert len(texts()) > 150
 
 

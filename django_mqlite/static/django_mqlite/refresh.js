@@ -1,16 +1,16 @@
-/* Fetches a part of the page afresh every few seconds, while somebody can see it. */
+/* Refreshes a part of the page every few seconds while the page is visible. */
 "use strict";
 
 {
-    const EVERY = 3000;
+    const INTERVAL = 3000;
     const part = document.querySelector("[data-mqlite-refresh]");
     const status = document.querySelector("[data-mqlite-status]");
     const toggle = document.querySelector("[data-mqlite-toggle]");
-    let wanted = true;
-    let waiting = null;
+    let enabled = true;
+    let timer = null;
 
-    const say = (text) => {
-        // Only what is new: a screen reader would read the same again and again.
+    const showStatus = (text) => {
+        // Only changes: a screen reader would read the same text again and again.
         if (status.textContent !== text) {
             status.textContent = text;
         }
@@ -20,8 +20,8 @@
         const focused = part.contains(document.activeElement) ? document.activeElement.id : "";
         const scrolled = [...part.querySelectorAll(".mqlite-scroll")].map((box) => box.scrollLeft);
         part.innerHTML = html;
-        part.querySelectorAll(".mqlite-scroll").forEach((box, place) => {
-            box.scrollLeft = scrolled[place] || 0;
+        part.querySelectorAll(".mqlite-scroll").forEach((box, index) => {
+            box.scrollLeft = scrolled[index] || 0;
         });
         if (focused && document.getElementById(focused)) {
             document.getElementById(focused).focus({preventScroll: true});
@@ -38,34 +38,34 @@
                 throw new Error(response.status);
             }
             const html = await response.text();
-            if (wanted) {
+            if (enabled) {
                 replace(html);
-                say("");
+                showStatus("");
             }
         } catch {
-            say(status.dataset.mqliteStatus);
+            showStatus(status.dataset.mqliteStatus);
         }
-        plan();
+        schedule();
     };
 
-    const plan = () => {
-        clearTimeout(waiting);
-        if (wanted && document.visibilityState === "visible") {
-            waiting = setTimeout(refresh, EVERY);
+    const schedule = () => {
+        clearTimeout(timer);
+        if (enabled && document.visibilityState === "visible") {
+            timer = setTimeout(refresh, INTERVAL);
         }
     };
 
     toggle.hidden = false;
     toggle.addEventListener("click", () => {
-        wanted = !wanted;
-        toggle.textContent = wanted ? toggle.dataset.stop : toggle.dataset.start;
-        plan();
+        enabled = !enabled;
+        toggle.textContent = enabled ? toggle.dataset.stop : toggle.dataset.start;
+        schedule();
     });
     document.addEventListener("visibilitychange", () => {
-        clearTimeout(waiting);
-        if (wanted && document.visibilityState === "visible") {
+        clearTimeout(timer);
+        if (enabled && document.visibilityState === "visible") {
             refresh();
         }
     });
-    plan();
+    schedule();
 }

@@ -1,4 +1,4 @@
-"""Staff with one set of permissions or another."""
+"""Staff users with given permissions."""
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -9,7 +9,7 @@ VIEW = ("view_queue", "view_message", "view_deadletter")
 
 @pytest.fixture
 def make_staff(db):
-    """Logs in a member of staff who holds just these permissions of the app."""
+    """Log in a staff user who has only these permissions of the app."""
 
     def make(*codenames: str) -> Client:
         user = User.objects.create_user(f"staff {User.objects.count()}", is_staff=True)

@@ -1,4 +1,4 @@
-"""Addresses and words for the tests of the admin."""
+"""URLs and helpers for the tests of the admin."""
 
 import re
 from collections.abc import Iterator
@@ -27,46 +27,46 @@ def text_of(response: Any) -> str:
 
 
 def listed(response: Any) -> list[int]:
-    """The sequence numbers in the list, in order."""
+    """Return the sequence numbers in the list, in order."""
     pattern = r'<th class="field-id"><a href="[^"]*/(\d+)/change/'
     return list(map(int, re.findall(pattern, text_of(response))))
 
 
 def act(client: Client, url: str, action: str, *objects: Any, **extra: Any) -> Any:
-    """Select objects in a list and press the action's button."""
-    selected = [each.pk for each in objects]
+    """Select objects in a list and run an action."""
+    selected = [selected.pk for selected in objects]
     return client.post(url, {"action": action, "_selected_action": selected, "index": 0, **extra})
 
 
 def confirm(client: Client, action: str, *letters: Any, **extra: Any) -> Any:
-    """Answer the confirmation page of an action on dead letters, whether or not it came."""
-    selected = [each.pk for each in letters]
+    """Confirm an action on dead letters without reading its confirmation page."""
+    selected = [letter.pk for letter in letters]
     answer = {"action": action, "_selected_action": selected, **confirmation(len(letters))}
     return client.post(DEAD_LETTERS, {**answer, **extra})
 
 
 def confirmation(total: int) -> dict[str, Any]:
-    """What the confirmation page adds to its question."""
+    """The hidden fields of the confirmation page."""
     now = timing.now_ms()
-    run = {"total": total, "until": now, "started": now, "queue": ""}
-    run |= dict.fromkeys(("done", "kept", "since", "after"), 0)
-    return {"confirmed": "yes", **{f"run_{name}": value for name, value in run.items()}}
+    progress = {"left": total, "until": now, "due": now, "queue": ""}
+    progress |= dict.fromkeys(("done", "finished_at", "id"), 0)
+    return {"confirmed": "yes", **{f"progress_{name}": value for name, value in progress.items()}}
 
 
 def hidden_in(page: str) -> dict[str, str]:
-    """The hidden fields of the page's own form, as a browser would post them."""
+    """Return the hidden fields of the page's form, as a browser posts them."""
     form = page[page.index('<div id="content"') :]
     return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form))
 
 
-def told(client: Client) -> str:
-    """The page after an action, with what it tells."""
+def text_after(client: Client) -> str:
+    """Return the page after an action, with its messages."""
     return text_of(client.get(QUEUES))
 
 
 @contextmanager
 def read_only() -> Iterator[None]:
-    """The database refuses writes inside the block."""
+    """Make the database refuse writes inside the block."""
     _refuse_writes(True)
     try:
         yield

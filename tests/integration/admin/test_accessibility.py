@@ -1,4 +1,4 @@
-"""What a screen reader needs: names for fields and buttons, captions, words for pictures."""
+"""What a screen reader needs: labels of fields and buttons, captions, texts for pictures."""
 
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -104,12 +104,12 @@ def outlines(make_staff, queue):
     return {name: Outline(page) for name, page in pages(client).items()}
 
 
-def test_everything_that_is_filled_in_has_a_name(outlines):
+def test_form_fields_have_labels(outlines):
     assert outlines["redrive"].fields
     assert {name: o.nameless_fields for name, o in outlines.items() if o.nameless_fields} == {}
 
 
-def test_every_button_says_what_it_does(outlines):
+def test_buttons_have_texts(outlines):
     assert outlines["dead"].of("button")
     assert {
         name
@@ -119,7 +119,7 @@ def test_every_button_says_what_it_does(outlines):
     } == set()
 
 
-def test_every_table_of_the_overview_has_a_caption_and_every_picture_a_title(outlines):
+def test_overview_tables_have_captions_and_charts_have_titles(outlines):
     overview = outlines["overview"]
 
     pictures = [each for each in overview.of("svg") if each.attributes.get("role") == "img"]
@@ -128,5 +128,5 @@ def test_every_table_of_the_overview_has_a_caption_and_every_picture_a_title(out
     assert len(overview.of("table")) == len(overview.of("caption")) >= 2
 
 
-def test_no_page_has_two_things_of_one_id(outlines):
+def test_ids_are_unique_within_a_page(outlines):
     assert {n for n, o in outlines.items() if len(o.ids) != len(set(o.ids))} == set()

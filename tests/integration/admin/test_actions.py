@@ -1,4 +1,4 @@
-"""Redrive and purge, pause and resume."""
+"""Actions on selected dead letters and queues."""
 
 import pytest
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
@@ -7,11 +7,11 @@ from django.urls import reverse
 from django_mqlite.models import DeadLetter, Message, Queue
 from tests.support.verbs import claim_one, dead_letter, row_of, state_of
 
-from .pages import DEAD_LETTERS, QUEUES, act, confirm, hidden_in, read_only, text_of, told
+from .pages import DEAD_LETTERS, QUEUES, act, confirm, hidden_in, read_only, text_after, text_of
 
 
 @pytest.mark.parametrize("action", ["redrive", "purge"])
-def test_an_action_asks_first_with_the_count(operator, queue, action):
+def test_action_is_confirmed_with_counts_first(operator, queue, action):
     letters = [dead_letter("jobs"), dead_letter("jobs")]
 
     page = text_of(act(operator, DEAD_LETTERS, action, *letters))
@@ -23,7 +23,7 @@ def test_an_action_asks_first_with_the_count(operator, queue, action):
     assert not LogEntry.objects.exists()
 
 
-def test_the_confirmation_page_carries_its_own_answer(operator, queue):
+def test_confirmation_page_contains_the_fields_to_confirm(operator, queue):
     letter = dead_letter("jobs")
     page = text_of(act(operator, DEAD_LETTERS, "redrive", letter))
 
@@ -32,7 +32,7 @@ def test_the_confirmation_page_carries_its_own_answer(operator, queue):
     assert state_of(letter) == "active"
 
 
-def test_redriving_puts_the_selection_back_to_work_and_logs_each(operator, queue):
+def test_redrive_handles_and_logs_each_selected_message(operator, queue):
     chosen, left = dead_letter("jobs"), dead_letter("jobs")
 
     confirm(operator, "redrive", chosen)
@@ -42,10 +42,10 @@ def test_redriving_puts_the_selection_back_to_work_and_logs_each(operator, queue
     assert (entry.object_id, entry.action_flag) == (str(chosen.pk), CHANGE)
     assert entry.get_change_message() == "Redriven."
     assert entry.get_admin_url() == f"/admin/django_mqlite/message/{chosen.pk}/change/"
-    assert "1 dead letter is back at work." in told(operator)
+    assert "1 dead letter redriven." in text_after(operator)
 
 
-def test_the_history_of_a_letter_is_that_of_its_message(operator, queue, clock):
+def test_dead_letter_history_is_the_history_of_its_message(operator, queue, clock):
     letter = dead_letter("jobs")
     confirm(operator, "redrive", letter)
     claim_one("jobs").reject("Broken")
@@ -55,7 +55,7 @@ def test_the_history_of_a_letter_is_that_of_its_message(operator, queue, clock):
     assert "Redriven." in text_of(operator.get(url, follow=True))
 
 
-def test_purging_deletes_the_selection_and_logs_each(operator, queue):
+def test_purge_deletes_and_logs_each_selected_message(operator, queue):
     chosen, left = dead_letter("jobs"), dead_letter("jobs")
 
     confirm(operator, "purge", chosen)
@@ -63,11 +63,11 @@ def test_purging_deletes_the_selection_and_logs_each(operator, queue):
     assert (state_of(chosen), state_of(left)) == ("gone", "dead_lettered")
     (entry,) = LogEntry.objects.all()
     assert (entry.object_id, entry.action_flag) == (str(chosen.pk), DELETION)
-    assert "1 dead letter is gone for good." in told(operator)
+    assert "1 dead letter purged." in text_after(operator)
 
 
 @pytest.mark.parametrize("action", ["redrive", "purge"])
-def test_what_is_no_dead_letter_is_left_alone(operator, queue, action):
+def test_action_ignores_messages_that_are_not_dead_letters(operator, queue, action):
     message = Message.objects.enqueue("jobs", 1)
     before = row_of(message)
 
@@ -75,10 +75,10 @@ def test_what_is_no_dead_letter_is_left_alone(operator, queue, action):
 
     assert row_of(message) == before
     assert not LogEntry.objects.exists()
-    assert "None of these is a dead letter any more." in told(operator)
+    assert "there is no such dead letter any more." in text_after(operator)
 
 
-def test_a_database_that_refuses_is_told_and_nothing_is_done(operator, queue):
+def test_action_on_a_read_only_database_changes_nothing(operator, queue):
     letter = dead_letter("jobs")
 
     with read_only():
@@ -90,9 +90,7 @@ def test_a_database_that_refuses_is_told_and_nothing_is_done(operator, queue):
 
 
 @pytest.mark.parametrize(("action", "paused"), [("pause", True), ("resume", False)])
-def test_pausing_and_resuming_is_logged_where_it_changes_something(
-    operator, queue, make_queue, action, paused
-):
+def test_pause_and_resume_log_only_changed_queues(operator, queue, make_queue, action, paused):
     other = make_queue("others")
     other.pause() if not paused else other.resume()
     Queue.objects.set_paused(queue, paused)
@@ -102,4 +100,4 @@ def test_pausing_and_resuming_is_logged_where_it_changes_something(
     assert set(Queue.objects.values_list("paused", flat=True)) == {paused}
     (entry,) = LogEntry.objects.all()
     assert (entry.object_id, entry.action_flag) == ("others", CHANGE)
-    assert f"1 queue was {action}d." in told(operator)
+    assert f"1 queue {action}d." in text_after(operator)

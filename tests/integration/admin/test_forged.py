@@ -1,9 +1,9 @@
-"""Addresses and forms that no page has offered."""
+"""Requests that no page offers."""
 
 import pytest
 from django.urls import reverse
 
-from django_mqlite.admin.message_verbs import VERBS
+from django_mqlite.admin.actions import ACTIONS
 from django_mqlite.models import DeadLetter
 from tests.support.verbs import dead_letter
 
@@ -11,7 +11,7 @@ from .conftest import VIEW
 from .pages import DEAD_LETTERS, MESSAGES, QUEUES, confirmation
 
 NO_IDS = [str(2**63), str(2**64), "9" * 40]
-ALL = [verb.permission for verb in VERBS]
+ALL = [action.permission for action in ACTIONS.values()]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_forged_queue_selection_is_no_error(forger, queue, id):
 
 @pytest.mark.parametrize("id", NO_IDS)
 @pytest.mark.parametrize("model", ["message", "deadletter"])
-@pytest.mark.parametrize("page", ["change", "history", "delete", "body", *(v.name for v in VERBS)])
+@pytest.mark.parametrize("page", ["change", "history", "delete", "body", *ACTIONS])
 def test_forged_address_is_no_error(forger, queue, page, model, id):
     address = reverse(f"admin:django_mqlite_{model}_{page}", args=[int(id)])
 
@@ -57,12 +57,12 @@ def test_forged_list_is_no_error(forger, queue, address, parameter, id):
 
 
 @pytest.mark.parametrize("id", NO_IDS)
-@pytest.mark.parametrize("name", ["total", "until", "started", "done", "since", "queue"])
-def test_forged_run_changes_nothing(forger, queue, name, id):
+@pytest.mark.parametrize("name", ["left", "until", "due", "done", "finished_at", "id", "queue"])
+def test_forged_progress_changes_nothing(forger, queue, name, id):
     letter = dead_letter("jobs")
     answer = {"action": "purge", "_selected_action": ["999"], **confirmation(1)}
 
-    response = forger.post(DEAD_LETTERS, answer | {f"run_{name}": id})
+    response = forger.post(DEAD_LETTERS, answer | {f"progress_{name}": id})
 
     assert response.status_code in (302, 400)
     assert DeadLetter.objects.filter(pk=letter.pk).exists()

@@ -1,4 +1,4 @@
-"""The overview: every queue at a glance, every worker that is alive."""
+"""The overview of queues and live workers."""
 
 import re
 from dataclasses import replace
@@ -45,7 +45,7 @@ def cells(page: str, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("url", [QUEUES, PART])
-def test_each_queue_is_shown_with_its_depth_by_state(viewer, queue, url):
+def test_queue_is_shown_with_counts_by_state(viewer, queue, url):
     Message.objects.enqueue("jobs", 1, delay=60)
     Message.objects.enqueue("jobs", 2, delay=60)
     dead_letter("jobs")
@@ -57,26 +57,26 @@ def test_each_queue_is_shown_with_its_depth_by_state(viewer, queue, url):
     assert 'href="/admin/django_mqlite/message/?queue=jobs&amp;state=scheduled">2</a>' in page
 
 
-def test_how_long_the_oldest_has_been_due_is_shown(viewer, queue, clock):
+def test_age_of_the_oldest_due_message_is_shown(viewer, queue, clock):
     Message.objects.enqueue("jobs", 1)
     clock.advance(125)
 
     assert cells(text_of(viewer.get(QUEUES)), "jobs")[7] == "2 min 5 s"
 
 
-def test_the_last_hour_is_drawn_and_said_in_words(viewer, queue, clock):
+def test_last_hour_is_a_chart_with_a_text(viewer, queue, clock):
     minute = clocks.now_ms() // 60_000
     register("default", worker(settled={"jobs": [[minute, 12, 3], [minute - 1, 4, 0]]}))
 
     page = text_of(viewer.get(QUEUES))
 
     assert "<title>16 completed, 3 failed, at most 15 in a minute</title>" in page
-    assert "16 done, 3 failed" in cells(page, "jobs")[8]
+    assert "16 completed, 3 failed" in cells(page, "jobs")[8]
     assert len(re.search(r'class="done" d="([^"]*)"', page)[1].split("z")) == 3
     assert len(re.search(r'class="failed" d="([^"]*)"', page)[1].split("z")) == 2
 
 
-def test_what_is_kept_is_said(viewer, make_queue, settings, clock):
+def test_retention_is_shown(viewer, make_queue, settings, clock):
     settings.MQLITE = {"DLQ_MAX_COUNT": 1000}
     make_queue("jobs", retain_completed=3600, dlq_max_age=60, dlq_max_bytes=2048)
 
@@ -86,7 +86,7 @@ def test_what_is_kept_is_said(viewer, make_queue, settings, clock):
     )
 
 
-def test_live_workers_are_shown_and_silent_ones_are_not(viewer, queue, clock):
+def test_only_live_workers_are_shown(viewer, queue, clock):
     register("default", worker("host-b:1"))
     clock.advance(61)
     register("default", worker())
@@ -98,7 +98,7 @@ def test_live_workers_are_shown_and_silent_ones_are_not(viewer, queue, clock):
     assert "host-b:1" not in page
 
 
-def test_a_queue_says_whether_it_is_paused_or_nobody_serves_it(viewer, queue, make_queue):
+def test_queue_status_is_running_paused_or_no_worker(viewer, queue, make_queue):
     make_queue("served")
     make_queue("paused").pause()
     register("default", worker(queues=("served",)))
@@ -106,20 +106,20 @@ def test_a_queue_says_whether_it_is_paused_or_nobody_serves_it(viewer, queue, ma
     page = text_of(viewer.get(QUEUES))
 
     assert [cells(page, name)[0] for name in ("served", "paused", "jobs")] == [
-        "open",
+        "running",
         "paused",
-        "no live worker",
+        "no worker",
     ]
 
 
-def test_an_empty_database_says_what_to_do(viewer, db):
+def test_empty_overview_explains_what_to_do(viewer, db):
     page = text_of(viewer.get(QUEUES))
 
     assert "declare one in" in page
     assert "start one with manage.py runworker" in page
 
 
-def test_nothing_of_a_worker_can_become_markup(viewer, queue):
+def test_worker_texts_are_escaped(viewer, queue):
     register("default", worker(EVIL, queues=(EVIL, "jobs"), host=EVIL))
 
     page = text_of(viewer.get(QUEUES))
@@ -128,12 +128,12 @@ def test_nothing_of_a_worker_can_become_markup(viewer, queue):
     assert "&lt;script&gt;" in page
 
 
-def test_only_who_may_pause_is_offered_it(viewer, operator, queue):
+def test_pause_button_requires_the_permission(viewer, operator, queue):
     assert 'value="pause"' in text_of(operator.get(QUEUES))
     assert 'value="pause"' not in text_of(viewer.get(QUEUES))
 
 
-def test_who_may_not_see_messages_gets_no_links_to_them(make_staff, queue):
+def test_counts_link_to_messages_only_with_permission(make_staff, queue):
     dead_letter("jobs")
 
     page = text_of(make_staff("view_queue").get(QUEUES))
@@ -142,12 +142,12 @@ def test_who_may_not_see_messages_gets_no_links_to_them(make_staff, queue):
     assert "/message/" not in page
 
 
-def test_the_part_that_is_fetched_takes_the_same_permission(make_staff, queue, client, caplog):
+def test_overview_tables_require_the_view_permission(make_staff, queue, client, caplog):
     assert make_staff("pause_queue", "change_queue").get(PART).status_code == 403
     assert client.get(PART).status_code == 302
 
 
-def test_the_overview_takes_at_most_ten_queries(
+def test_overview_needs_at_most_ten_queries(
     operator, queue, make_queue, django_assert_max_num_queries
 ):
     for number in range(20):
@@ -157,7 +157,7 @@ def test_the_overview_takes_at_most_ten_queries(
         operator.get(QUEUES)
 
 
-def test_a_get_with_the_words_of_a_button_pauses_nothing(operator, queue):
+def test_get_request_pauses_nothing(operator, queue):
     with read_only():
         operator.get(QUEUES, {"action": "pause", "_selected_action": "jobs", "index": 0})
         operator.get(PART, {"action": "pause", "_selected_action": "jobs", "index": 0})
@@ -165,7 +165,7 @@ def test_a_get_with_the_words_of_a_button_pauses_nothing(operator, queue):
     assert not Queue.objects.get().paused
 
 
-def test_no_page_of_ours_has_a_script_or_style_of_its_own(make_staff, queue):
+def test_overview_has_no_inline_script_or_style(make_staff, queue):
     client = make_staff(*VIEW, "pause_queue")
 
     page = text_of(client.get(QUEUES))

@@ -1,4 +1,4 @@
-"""A project with an admin site and a user model of its own."""
+"""A project with a custom admin site and user model."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import sys
 from tests.support.source import ROOT
 
 
-def test_the_pages_work_on_another_site_and_for_another_user_model(tmp_path):
+def test_pages_work_on_a_custom_site_with_a_custom_user_model(tmp_path):
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "tests.support.own_site_settings",

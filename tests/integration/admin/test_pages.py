@@ -1,4 +1,4 @@
-"""The page of a message and that of a queue."""
+"""The pages of a message and of a queue."""
 
 from datetime import timedelta
 
@@ -21,7 +21,7 @@ EVIL = "<script>alert(1)</script>"
         (b"\x00\xffABC", "00000000  00 ff 41 42 43"),
     ],
 )
-def test_a_body_is_shown_as_its_content_type_says(viewer, queue, data, expected):
+def test_body_is_shown_according_to_its_content_type(viewer, queue, data, expected):
     message = Message.objects.enqueue("jobs", data)
 
     assert expected in text_of(viewer.get(page_of(message)))
@@ -42,9 +42,7 @@ def test_a_body_is_shown_as_its_content_type_says(viewer, queue, data, expected)
     ],
     ids=range(9),
 )
-def test_a_body_that_is_not_what_it_says_is_shown_all_the_same(
-    viewer, queue, body, content_type, expected
-):
+def test_body_with_a_wrong_content_type_is_shown(viewer, queue, body, content_type, expected):
     message = Message.objects.enqueue("jobs", body, content_type=content_type)
 
     assert expected in text_of(viewer.get(page_of(message)))
@@ -58,7 +56,7 @@ def test_a_body_that_is_not_what_it_says_is_shown_all_the_same(
     ],
     ids=["text", "bytes"],
 )
-def test_a_long_body_is_cut(viewer, queue, data, cut):
+def test_long_body_is_truncated(viewer, queue, data, cut):
     message = Message.objects.enqueue("jobs", data)
 
     page = text_of(viewer.get(page_of(message)))
@@ -67,7 +65,7 @@ def test_a_long_body_is_cut(viewer, queue, data, cut):
     assert len(page) < 60_000
 
 
-def test_a_lease_is_shown_with_who_and_how_long_but_not_its_token(viewer, queue, clock):
+def test_lease_is_shown_without_its_token(viewer, queue, clock):
     message = enqueue_and_claim("jobs", 1)
     token = message.lock_token
     overwrite(Message.objects.filter(pk=message.pk), locked_by="host-a:4711")
@@ -82,16 +80,16 @@ def test_a_lease_is_shown_with_who_and_how_long_but_not_its_token(viewer, queue,
     assert row_of(message)["lock_token"] == token
 
 
-def test_a_lease_that_ran_out_is_said_to_wait_for_the_reaper(viewer, queue, clock):
+def test_expired_lease_is_shown_as_waiting_for_the_reaper(viewer, queue, clock):
     message = enqueue_and_claim("jobs", 1)
     clock.advance(queue.lock_duration + timedelta(seconds=5))
 
     page = text_of(viewer.get(page_of(message)))
 
-    assert "unnamed worker, ran out at 18:00:30 (5 s ago) and waits for the reaper" in page
+    assert "unnamed worker, expired at 18:00:30 (5 s ago), waiting for the reaper" in page
 
 
-def test_every_failed_delivery_is_shown_with_its_traceback(viewer, queue):
+def test_failed_deliveries_are_shown_with_tracebacks(viewer, queue):
     for text in ("first trouble", "second trouble"):
         Message.objects.enqueue("jobs", 1) if text.startswith("first") else None
         try:
@@ -109,7 +107,7 @@ def test_every_failed_delivery_is_shown_with_its_traceback(viewer, queue):
     assert "delivery 2, host-b:1" in page
 
 
-def test_nothing_of_a_message_can_become_markup(viewer, queue):
+def test_message_texts_are_escaped(viewer, queue):
     message = Message.objects.enqueue(
         "jobs",
         EVIL,
@@ -132,7 +130,7 @@ def test_nothing_of_a_message_can_become_markup(viewer, queue):
         assert "&lt;script&gt;" in page
 
 
-def test_a_page_takes_at_most_ten_queries(viewer, queue, django_assert_max_num_queries):
+def test_message_page_needs_at_most_ten_queries(viewer, queue, django_assert_max_num_queries):
     message = Message.objects.enqueue("jobs", 1)
 
     with django_assert_max_num_queries(10):
@@ -140,7 +138,7 @@ def test_a_page_takes_at_most_ten_queries(viewer, queue, django_assert_max_num_q
 
 
 @pytest.mark.parametrize("data", ["x" * 100_000, EVIL, b"\0\xff", {"a": 1}])
-def test_the_whole_body_is_downloaded_as_bytes_that_no_browser_runs(viewer, queue, data):
+def test_body_is_downloaded_as_inert_bytes(viewer, queue, data):
     message = Message.objects.enqueue("jobs", data)
     url = reverse("admin:django_mqlite_message_body", args=[message.pk])
 
@@ -153,7 +151,7 @@ def test_the_whole_body_is_downloaded_as_bytes_that_no_browser_runs(viewer, queu
     assert response["X-Content-Type-Options"] == "nosniff"
 
 
-def test_a_body_is_for_those_who_may_see_the_message(make_staff, queue, caplog):
+def test_body_download_requires_the_view_permission(make_staff, queue, caplog):
     message = Message.objects.enqueue("jobs", 1)
     url = reverse("admin:django_mqlite_message_body", args=[message.pk])
 
@@ -162,7 +160,7 @@ def test_a_body_is_for_those_who_may_see_the_message(make_staff, queue, caplog):
 
 
 @pytest.mark.parametrize("make", [enqueue_and_claim, dead_letter, Message.objects.enqueue])
-def test_the_page_says_why_the_message_is_where_it_is(viewer, queue, make):
+def test_message_page_explains_the_state(viewer, queue, make):
     message = make("jobs", 1)
 
     page = " ".join(text_of(viewer.get(page_of(message))).split())
@@ -171,16 +169,14 @@ def test_the_page_says_why_the_message_is_where_it_is(viewer, queue, make):
 
 
 @pytest.mark.parametrize("id", ["999", "9" * 30, "x"])
-def test_a_message_that_is_not_there_leads_to_the_index(viewer, queue, id):
+def test_missing_message_redirects_to_the_index(viewer, queue, id):
     response = viewer.get(reverse("admin:django_mqlite_message_change", args=[id]))
 
     assert response.status_code == 302
 
 
 @pytest.mark.parametrize("name", ["queue", "message", "deadletter"])
-def test_nothing_can_be_added_changed_or_deleted_even_by_a_superuser(
-    admin_client, queue, name, settings
-):
+def test_superuser_cannot_add_change_or_delete(admin_client, queue, name, settings):
     settings.MQLITE = {"QUEUES": {"jobs": {}}}
     letter = dead_letter("jobs")
     id = "jobs" if name == "queue" else letter.pk
@@ -200,17 +196,17 @@ def test_nothing_can_be_added_changed_or_deleted_even_by_a_superuser(
     assert row_of(letter) == before
 
 
-def test_configuration_is_shown_in_the_words_of_the_settings(viewer, make_queue):
+def test_queue_options_are_shown_in_the_units_of_the_settings(viewer, make_queue):
     make_queue("mails", lock_duration=90, default_ttl=0, retain_completed=3600)
 
     page = text_of(viewer.get(reverse("admin:django_mqlite_queue_change", args=["mails"])))
 
     assert "90 s" in page
-    assert "kept for 3,600 s" in page
+    assert "3,600 s" in page
     assert "unlimited" in page
 
 
-def test_it_says_where_the_configuration_comes_from(viewer, settings, make_queue):
+def test_queue_page_shows_where_options_are_configured(viewer, settings, make_queue):
     make_queue("mails")
     url = reverse("admin:django_mqlite_queue_change", args=["mails"])
     created = text_of(viewer.get(url))

@@ -1,4 +1,4 @@
-"""Who may see and do what, and by which requests."""
+"""Permissions, and requests that must not change anything."""
 
 import pytest
 from django.contrib.contenttypes.models import ContentType
@@ -12,7 +12,7 @@ from .pages import DEAD_LETTERS, LISTS, QUEUES, act, confirm, page_of, read_only
 
 
 @pytest.mark.parametrize("url", LISTS)
-def test_without_the_view_permission_a_list_is_forbidden(make_staff, url):
+def test_list_requires_the_view_permission(make_staff, url):
     client = make_staff("change_message", "redrive_message", "purge_message", "pause_queue")
 
     assert client.get(url).status_code == 403
@@ -36,7 +36,7 @@ def test_view_only_staff_cannot_act_on_dead_letters(viewer, queue, action):
 
 
 @pytest.mark.parametrize(("has", "wants"), [("redrive", "purge"), ("purge", "redrive")])
-def test_one_permission_does_not_stand_for_the_other(make_staff, queue, has, wants):
+def test_redrive_and_purge_permissions_are_separate(make_staff, queue, has, wants):
     client = make_staff(*VIEW, f"{has}_message")
     letter = dead_letter("jobs")
     before = row_of(letter)
@@ -53,14 +53,14 @@ def test_view_only_staff_cannot_pause(viewer, queue):
     assert not queue.paused
 
 
-def test_permissions_belong_to_the_message_and_not_to_its_proxy(db):
+def test_permissions_belong_to_the_message_model(db):
     owners = ContentType.objects.filter(permission__codename="redrive_message")
 
     assert [owner.model for owner in owners] == ["message"]
 
 
 @pytest.mark.parametrize("url", [*LISTS, "{page}", "{letter}"])
-def test_get_changes_nothing(operator, queue, url):
+def test_get_request_changes_nothing(operator, queue, url):
     letter = dead_letter("jobs")
     message = enqueue_and_claim("jobs", 1)
     letter_page = reverse("admin:django_mqlite_deadletter_change", args=[letter.pk])
@@ -74,7 +74,7 @@ def test_get_changes_nothing(operator, queue, url):
     assert (row_of(letter), row_of(message)) == before
 
 
-def test_pausing_without_csrf_token_is_refused(operator, queue, caplog):
+def test_pause_without_csrf_token_is_refused(operator, queue, caplog):
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = operator.cookies
 
@@ -86,7 +86,7 @@ def test_pausing_without_csrf_token_is_refused(operator, queue, caplog):
 
 
 @pytest.mark.parametrize("action", ["redrive", "purge"])
-def test_a_post_without_csrf_token_is_refused(operator, queue, action, caplog):
+def test_action_without_csrf_token_is_refused(operator, queue, action, caplog):
     letter = dead_letter("jobs")
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = operator.cookies

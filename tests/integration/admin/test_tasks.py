@@ -1,4 +1,4 @@
-"""A task is read as one in the admin: its call, its status, its attempts; retry is redrive."""
+"""Tasks in the admin: call, status, attempts, and redriving a failed one."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def only_message():
     return Message.objects.get()
 
 
-def test_a_task_is_shown_with_its_call_status_and_attempts(viewer, tasks):
+def test_task_is_shown_with_call_status_and_attempts(viewer, tasks):
     calls.one_or_two.enqueue({"order": "<17>"}, second="two")
 
     page = text_of(viewer.get(page_of(only_message())))
@@ -32,7 +32,7 @@ def test_a_task_is_shown_with_its_call_status_and_attempts(viewer, tasks):
     assert "<17>" not in page
 
 
-def test_a_call_without_arguments_is_one_line(viewer, tasks):
+def test_task_call_without_arguments_is_one_line(viewer, tasks):
     calls.bare.enqueue()
 
     assert "tests.integration.tasks.calls.bare()</pre>" in text_of(
@@ -40,7 +40,7 @@ def test_a_call_without_arguments_is_one_line(viewer, tasks):
     )
 
 
-def test_a_finished_task_has_its_status_its_worker_and_what_it_returned(viewer, tasks):
+def test_finished_task_shows_status_worker_and_result(viewer, tasks):
     calls.meaning_of_life.enqueue()
     drain("default")
 
@@ -52,7 +52,7 @@ def test_a_finished_task_has_its_status_its_worker_and_what_it_returned(viewer, 
     assert ">42</pre>" in page
 
 
-def test_a_failed_task_is_redriven_like_any_dead_letter(make_staff, tasks):
+def test_failed_task_is_redriven_like_a_dead_letter(make_staff, tasks):
     operator = make_staff("view_deadletter", "view_message", "redrive_message")
     calls.fail.enqueue("because")
     drain("default")
@@ -69,9 +69,7 @@ def test_a_failed_task_is_redriven_like_any_dead_letter(make_staff, tasks):
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b'{"args": 1}', b"\xff", b"[" * 100_000], ids=range(5)
 )
-def test_what_says_it_is_a_task_and_cannot_be_read_as_one_is_shown_as_a_message(
-    viewer, queue, body
-):
+def test_unreadable_task_is_shown_as_a_message(viewer, queue, body):
     message = Message.objects.enqueue("jobs", body, content_type=TASK, subject="shop.tasks.mail")
 
     page = text_of(viewer.get(page_of(message)))
@@ -80,11 +78,11 @@ def test_what_says_it_is_a_task_and_cannot_be_read_as_one_is_shown_as_a_message(
     assert "shop.tasks.mail" in page
 
 
-def test_a_plain_message_has_nothing_of_a_task(viewer, queue):
+def test_plain_message_has_no_task_fields(viewer, queue):
     assert "field-task_" not in text_of(viewer.get(page_of(Message.objects.enqueue("jobs", 1))))
 
 
-def test_the_list_filters_by_the_status_of_tasks_and_finds_them_by_their_path(viewer, tasks):
+def test_list_filters_and_finds_tasks(viewer, tasks):
     calls.meaning_of_life.enqueue()
     drain("default")
     calls.bare.enqueue()
