@@ -1,7 +1,9 @@
-"""Why has this message not run? What the answer needs is read here; it is in reasons, or gone."""
+"""Explain why a message has not run, what holds it, or what became of it.
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+explain() reads a message's status and its context; everything else decides from these, purely.
+"""
+
+from dataclasses import dataclass
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -11,7 +13,7 @@ from .. import timing
 from ..formatting import length, time_of
 from ..handlers import get_handlers, queues_of_kinds
 from ..store import sqlite as store
-from ..store.sqlite.explain import COUNT_AHEAD_TO, LastSettlement, Situation
+from ..store.sqlite.explain import COUNT_AHEAD_TO, LastSettlement, MessageStatus
 from ..store.sqlite.settle import RECEIPT_LIFE_MS
 from ..timing import iso
 from ..types import Explanation, State, WorkerRecord, clamped
@@ -19,87 +21,166 @@ from .workers import is_live, registered_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What else decides when a message runs. `head` is why the head of its line waits."""
+class ExplainContext:
+    """What else decides when a message runs. `head` explains the head of the message's line."""
 
     now: int
-    workers: tuple[WorkerRecord, ...] = ()
+    workers: tuple[WorkerRecord, ...]
     head: Explanation | None = None
     has_handler: bool = True
     ahead: int = 0
 
-    def behind(self, head: Explanation | None) -> "Surroundings":
-        return replace(self, head=head)
-
-    def without_worker(self, *, has_handler: bool) -> "Surroundings":
-        return replace(self, has_handler=has_handler)
-
-    def in_line(self, ahead: int) -> "Surroundings":
-        return replace(self, ahead=ahead)
+    def serving(self, queue: str) -> list[WorkerRecord]:
+        """Return the live workers that serve the queue."""
+        return [worker for worker in self.workers if queue in worker.queues and self.lives(worker)]
 
     def lives(self, worker: WorkerRecord) -> bool:
-        """Whether it has written of late."""
         return is_live(worker, now=self.now)
 
-    def workers_of(self, queue: str) -> list[WorkerRecord]:
-        """The live ones that serve the queue."""
-        return [each for each in self.workers if queue in each.queues and self.lives(each)]
 
-    @property
-    def reaper_runs(self) -> bool:
-        return any(each.reaps and self.lives(each) for each in self.workers)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedMessage:
+    """What is still known of a message that does not exist; times in epoch milliseconds."""
 
-
-def reason_for(message: Situation, around: Surroundings) -> Explanation:
-    """Why it has not run, or what became of it."""
-    return REASONS[State(message.state)](message, around)
+    id: int
+    newest_id: int
+    settlement: LastSettlement | None
+    enqueued_after: int | None
+    enqueued_before: int | None
 
 
-def _active(message: Situation, around: Surroundings) -> Explanation:
+def explain(connection: Any, id: int) -> Explanation:
+    """Return why the message has not run, what holds it, or what became of it. Reads only."""
+    message = store.explain.message_status(connection, clamped(id))
+    if message is not None:
+        return explain_status(message, _read_context(connection, message))
+    before, after = store.explain.neighbours(connection, clamped(id))
+    deleted = DeletedMessage(
+        id=id,
+        newest_id=store.explain.newest_id(connection),
+        settlement=store.explain.last_settlement(connection, clamped(id)),
+        enqueued_after=before,
+        enqueued_before=after,
+    )
+    return explain_deleted(deleted, now=timing.now_ms())
+
+
+def _read_context(connection: Any, message: MessageStatus) -> ExplainContext:
+    workers = tuple(registered_workers(connection.alias))
+    context = ExplainContext(now=timing.now_ms(), workers=workers)
+    head, has_handler, ahead = None, True, 0
     if message.blocked:
-        return _behind_head(message, around)
-    if _is_expired(message, around):
-        return _expired(message, around)
+        head = _explain_head(connection, message)
+    elif message.state == State.ACTIVE and not context.serving(message.queue):
+        has_handler = _has_handler(message.queue)
+    elif message.state == State.ACTIVE:
+        ahead = store.explain.ahead(connection, message)
+    return ExplainContext(
+        now=context.now, workers=workers, head=head, has_handler=has_handler, ahead=ahead
+    )
+
+
+def _explain_head(connection: Any, message: MessageStatus) -> Explanation | None:
+    """Explain the head of the message's line; None if the head has gone since."""
+    head = store.explain.HEAD_OF_LINE.value(
+        connection, queue=message.queue, line=message.line or ""
+    )
+    return None if head is None else explain(connection, head)
+
+
+def _has_handler(queue: str) -> bool:
+    """Return whether a handler serves the queue, or True if the handlers cannot be imported.
+
+    The worker reports import errors when it starts; an explanation is still possible.
+    """
+    try:
+        return queue in {*get_handlers(), *queues_of_kinds()}
+    except Exception:  # noqa: BLE001 - the project's modules may raise anything
+        return True
+
+
+def explain_status(message: MessageStatus, context: ExplainContext) -> Explanation:
+    """Return the first reason that applies to the message."""
+    match State(message.state):
+        case State.LOCKED:
+            return _locked(message, context)
+        case State.COMPLETED:
+            return _completed(message, context.now)
+        case State.DEAD_LETTERED:
+            return _dead_lettered(message, context.now)
+        case State.ACTIVE:
+            return _active(message, context)
+    if _is_expired(message, context):
+        return _expired(message, context)
+    if message.state == State.DEFERRED:
+        text = _("was deferred, and waits until claim_deferred() claims it by its id")
+        return _explanation(message, "deferred", text)
+    return _scheduled(message, context)
+
+
+def _active(message: MessageStatus, context: ExplainContext) -> Explanation:
+    if message.blocked:
+        return _behind_head(message, context)
+    if _is_expired(message, context):
+        return _expired(message, context)
     if message.paused:
-        return _because(message, "paused", _("its queue %(queue)s is paused"), queue=message.queue)
-    if not around.workers_of(message.queue):
-        return _unserved(message, around)
-    return _in_line(message, around)
+        return _explanation(message, "paused", _("its queue %(queue)s is paused"))
+    if not context.serving(message.queue):
+        return _unserved(message, context)
+    return _claimable(message, context)
 
 
-def _behind_head(message: Situation, around: Surroundings) -> Explanation:
-    head = around.head
+def _scheduled(message: MessageStatus, context: ExplainContext) -> Explanation:
+    if message.visible_at > context.now:
+        return _not_due(message, context.now)
+    if message.blocked:
+        return _behind_head(message, context)
+    return _explanation(
+        message,
+        "due",
+        _("has been due since %(due)s and waits for the reaper; %(reaper)s"),
+        {"due": time_of(message.visible_at, now=context.now), **_reaper_words(context)},
+        visible_at=iso(message.visible_at),
+        reaper_runs=_reaper_runs(context),
+    )
+
+
+def _is_expired(message: MessageStatus, context: ExplainContext) -> bool:
+    return 0 < message.expires_at <= context.now
+
+
+def _behind_head(message: MessageStatus, context: ExplainContext) -> Explanation:
+    head = context.head
     if head is None:
-        return _because(message, "claimable", _("has come to the head of its line just now"))
+        return _explanation(message, "claimable", _("has just become the head of its line"))
     line = (
         _("in group %(group)s") % {"group": message.group_id}
         if message.line
         else _("in queue %(queue)s, which is strict_fifo") % {"queue": message.queue}
     )
-    return _because(
+    return _explanation(
         message,
         "behind_head",
         _("waits behind #%(head)d, which is %(head_state)s, %(line)s; #%(head)d: %(head_text)s"),
+        {"head_text": head.text, "line": line},
         head=head.facts["id"],
         head_state=head.facts["state"],
         head_code=head.code,
-        head_text=head.text,
-        line=line,
         group_id=message.group_id,
     )
 
 
-def _unserved(message: Situation, around: Surroundings) -> Explanation:
-    if around.has_handler:
+def _unserved(message: MessageStatus, context: ExplainContext) -> Explanation:
+    if context.has_handler:
         text = _("no live worker serves queue %(queue)s: start `manage.py runworker`")
-        return _because(message, "no_worker", text, queue=message.queue)
+        return _explanation(message, "no_worker", text)
     text = _("no live worker serves queue %(queue)s, and no handler is registered for it")
-    return _because(message, "no_handler", text, queue=message.queue)
+    return _explanation(message, "no_handler", text)
 
 
-def _in_line(message: Situation, around: Surroundings) -> Explanation:
-    serving = around.workers_of(message.queue)
-    more = "+" if around.ahead >= COUNT_AHEAD_TO else ""
+def _claimable(message: MessageStatus, context: ExplainContext) -> Explanation:
+    serving = context.serving(message.queue)
+    more = "+" if context.ahead >= COUNT_AHEAD_TO else ""
     text = ngettext(
         "can be claimed, after %(before)s others; %(workers)d worker with %(slots)d slots serves "
         "its queue",
@@ -107,285 +188,175 @@ def _in_line(message: Situation, around: Surroundings) -> Explanation:
         "its queue",
         len(serving),
     )
-    return _because(
+    return _explanation(
         message,
         "claimable",
         text,
-        before=f"{around.ahead}{more}",
-        ahead=around.ahead,
+        {"before": f"{context.ahead}{more}"},
+        ahead=context.ahead,
         workers=len(serving),
-        slots=sum(each.slots for each in serving),
+        slots=sum(worker.slots for worker in serving),
     )
 
 
-def _locked(message: Situation, around: Surroundings) -> Explanation:
-    if message.locked_until <= around.now:
-        return _lease_expired(message, around)
-    holder = next((each for each in around.workers if each.worker == message.locked_by), None)
-    lives = None if holder is None else around.lives(holder)
-    text = _("locked by %(holder)s until %(until)s, delivery %(count)d of %(bound)d")
+def _locked(message: MessageStatus, context: ExplainContext) -> Explanation:
+    now = context.now
+    words: dict[str, Any] = {
+        "holder": message.locked_by or _("an unnamed worker"),
+        "until": time_of(message.locked_until, now=now),
+    }
+    facts = {"worker": message.locked_by, "locked_until": iso(message.locked_until)}
+    if message.locked_until <= now:
+        text = _(
+            "its lease, held by %(holder)s, expired at %(until)s and waits for the reaper; "
+            "%(reaper)s"
+        )
+        words |= _reaper_words(context)
+        runs = _reaper_runs(context)
+        return _explanation(message, "lease_expired", text, words, **facts, reaper_runs=runs)
+    text = _(
+        "locked by %(holder)s until %(until)s, delivery %(delivery_count)d of "
+        "%(max_delivery_count)d"
+    )
+    workers = {worker.worker: worker for worker in context.workers}
+    holder = workers.get(message.locked_by or "")
     if holder is not None:
         text += _("; that worker was last seen %(seen)s ago")
-    return _because(
-        message,
-        "leased",
-        text,
-        holder=message.locked_by or _("an unnamed worker"),
-        until=time_of(message.locked_until, now=around.now),
-        count=message.delivery_count,
-        bound=message.bound,
-        seen="" if holder is None else length(around.now - holder.seen_at),
-        worker=message.locked_by,
-        worker_lives=lives,
-        locked_until=iso(message.locked_until),
-    )
+        words["seen"] = length(now - holder.seen_at)
+    lives = None if holder is None else context.lives(holder)
+    return _explanation(message, "leased", text, words, **facts, worker_lives=lives)
 
 
-def _lease_expired(message: Situation, around: Surroundings) -> Explanation:
-    text = _("its lease, of %(holder)s, ran out at %(until)s and waits for the reaper; %(reaper)s")
-    return _because(
-        message,
-        "lease_expired",
-        text,
-        holder=message.locked_by or _("an unnamed worker"),
-        until=time_of(message.locked_until, now=around.now),
-        worker=message.locked_by,
-        locked_until=iso(message.locked_until),
-        **_reaper(around),
-    )
-
-
-def _deferred(message: Situation, around: Surroundings) -> Explanation:
-    if _is_expired(message, around):
-        return _expired(message, around)
-    text = _("was set aside and waits until somebody claims it by its id, with claim_deferred()")
-    return _because(message, "deferred", text)
-
-
-def _scheduled(message: Situation, around: Surroundings) -> Explanation:
-    if _is_expired(message, around):
-        return _expired(message, around)
-    if message.visible_at > around.now:
-        return _not_due(message, around)
-    if message.blocked:
-        return _behind_head(message, around)
-    text = _("has been due since %(due)s and waits for the reaper; %(reaper)s")
-    return _because(message, "due", text, **_due(message, around), **_reaper(around))
-
-
-def _not_due(message: Situation, around: Surroundings) -> Explanation:
+def _not_due(message: MessageStatus, now: int) -> Explanation:
+    words = {"due": time_of(message.visible_at, now=now)}
     if message.delivery_count > 0:
-        return _backing_off(message, around)
-    if message.has_failed:
-        text = _("was redriven at a rate, and its turn is at %(due)s")
-        return _because(message, "redrive_paced", text, **_due(message, around))
-    text = _("is not due before %(due)s")
-    return _because(message, "not_due", text, **_due(message, around))
+        code = "backing_off"
+        text = _(
+            "is retried at %(due)s: delivery %(delivery_count)d of %(max_delivery_count)d failed "
+            "with %(error)s"
+        )
+        words["error"] = _last_error(message) or _("no recorded error")
+    elif message.has_failed:
+        code, text = "redrive_paced", _("was redriven at a rate, and is due at %(due)s")
+    else:
+        code, text = "not_due", _("is not due before %(due)s")
+    return _explanation(message, code, text, words, visible_at=iso(message.visible_at))
 
 
-def _backing_off(message: Situation, around: Surroundings) -> Explanation:
-    text = _("rests until %(due)s after delivery %(count)d of %(bound)d failed: %(error)s")
-    return _because(
-        message,
-        "backing_off",
-        text,
-        count=message.delivery_count,
-        bound=message.bound,
-        error=_error(message) or _("no error was given"),
-        **_due(message, around),
-    )
-
-
-def _dead_lettered(message: Situation, around: Surroundings) -> Explanation:
-    return _because(
+def _dead_lettered(message: MessageStatus, now: int) -> Explanation:
+    return _explanation(
         message,
         "dead_lettered",
-        _("is a dead letter since %(at)s: %(reason)s, %(description)s"),
-        at=time_of(message.finished_at, now=around.now),
+        _("became a dead letter at %(at)s: %(reason)s, %(description)s"),
+        {"at": time_of(message.finished_at, now=now)},
         reason=message.dead_letter_reason or "?",
         description=message.dead_letter_description or _("without a description"),
         finished_at=iso(message.finished_at),
     )
 
 
-def _completed(message: Situation, around: Surroundings) -> Explanation:
-    return _because(
+def _completed(message: MessageStatus, now: int) -> Explanation:
+    return _explanation(
         message,
         "completed",
         _("was completed at %(at)s and is kept until %(until)s"),
-        at=time_of(message.finished_at, now=around.now),
-        until=time_of(message.kept_until, now=around.now),
+        {
+            "at": time_of(message.finished_at, now=now),
+            "until": time_of(message.kept_until, now=now),
+        },
         finished_at=iso(message.finished_at),
         kept_until=iso(message.kept_until),
     )
 
 
-REASONS: dict[State, Callable[[Situation, Surroundings], Explanation]] = {
-    State.ACTIVE: _active,
-    State.LOCKED: _locked,
-    State.DEFERRED: _deferred,
-    State.SCHEDULED: _scheduled,
-    State.COMPLETED: _completed,
-    State.DEAD_LETTERED: _dead_lettered,
-}
-
-
-def _is_expired(message: Situation, around: Surroundings) -> bool:
-    return 0 < message.expires_at <= around.now
-
-
-def _expired(message: Situation, around: Surroundings) -> Explanation:
+def _expired(message: MessageStatus, context: ExplainContext) -> Explanation:
     text = (
         _("its time to live ended at %(at)s, so it becomes a dead letter; %(reaper)s")
         if message.dead_letter_on_expire
-        else _("its time to live ended at %(at)s, so it is discarded; %(reaper)s")
+        else _("its time to live ended at %(at)s, so it is deleted; %(reaper)s")
     )
-    return _because(
+    return _explanation(
         message,
         "expired",
         text,
-        at=time_of(message.expires_at, now=around.now),
+        {"at": time_of(message.expires_at, now=context.now), **_reaper_words(context)},
         expires_at=iso(message.expires_at),
-        **_reaper(around),
+        reaper_runs=_reaper_runs(context),
     )
 
 
-def _reaper(around: Surroundings) -> dict[str, Any]:
-    runs = around.reaper_runs
-    said = (
-        _("one runs")
-        if runs
-        else _("none runs: start `manage.py runworker` or `manage.py runreaper`")
-    )
-    return {"reaper": said, "reaper_runs": runs}
+def _reaper_runs(context: ExplainContext) -> bool:
+    return any(worker.reaps and context.lives(worker) for worker in context.workers)
 
 
-def _due(message: Situation, around: Surroundings) -> dict[str, Any]:
-    due = time_of(message.visible_at, now=around.now)
-    return {"due": due, "visible_at": iso(message.visible_at)}
+def _reaper_words(context: ExplainContext) -> dict[str, Any]:
+    if _reaper_runs(context):
+        return {"reaper": _("a reaper is running")}
+    return {
+        "reaper": _("no reaper is running: start `manage.py runworker` or `manage.py runreaper`")
+    }
 
 
-def _error(message: Situation) -> str:
+def _last_error(message: MessageStatus) -> str:
     kind = (message.error_class or "").rpartition(".")[2]
     return ": ".join(filter(None, (kind, message.error_message)))
 
 
-SPOKEN = frozenset(
-    {"at", "before", "bound", "count", "due", "error", "head_text", "holder", "line", "reaper"}
-    | {"seen", "until"}
-)
-"""What only the text says; the facts have it in a form for scripts."""
-
-
-def _because(message: Situation, code: str, text: str, **facts: Any) -> Explanation:
-    known = {
+def _explanation(
+    message: MessageStatus,
+    code: str,
+    text: str,
+    words: dict[str, Any] | None = None,
+    **facts: Any,
+) -> Explanation:
+    """Fill the text in with `words`, which are for people, and the facts, which are for scripts."""
+    facts = {
         "id": message.id,
         "queue": message.queue,
         "state": message.state,
         "delivery_count": message.delivery_count,
-        "max_delivery_count": message.bound,
+        "max_delivery_count": message.max_delivery_count,
         "paused": bool(message.paused),
-        "last_error": _error(message) or None,
+        "last_error": _last_error(message) or None,
+        **facts,
     }
-    of_script = {name: value for name, value in facts.items() if name not in SPOKEN}
-    return Explanation(code=code, text=text % facts, facts=known | of_script)
+    return Explanation(code=code, text=text % (facts | (words or {})), facts=facts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
-    """What can still be found of a message that is not there; times in epoch milliseconds."""
-
-    now: int
-    newest_id: int
-    settlement: LastSettlement | None
-    after: int | None
-    before: int | None
-
-
-def reason_for_gone(id: int, gone: Gone) -> Explanation:
-    """What became of a message that is not there, as far as anything still tells."""
-    facts: dict[str, Any] = {"id": id, "queue": None, "state": None}
-    if not 0 < id <= gone.newest_id:
-        text = _("there has never been a message #%(id)d; the last one is #%(newest)d")
-        newest = {"id": id, "newest": gone.newest_id}
-        return Explanation(
-            code="never_enqueued", text=text % newest, facts=facts | {"newest_id": gone.newest_id}
+def explain_deleted(deleted: DeletedMessage, *, now: int) -> Explanation:
+    """Return what became of a message that does not exist, as far as it is known."""
+    facts: dict[str, Any] = {"id": deleted.id, "queue": None, "state": None}
+    words: dict[str, Any] = {}
+    settlement = deleted.settlement
+    if not 0 < deleted.id <= deleted.newest_id:
+        code = "never_enqueued"
+        text = _("there has never been a message #%(id)d; the last one is #%(newest_id)d")
+        facts |= {"newest_id": deleted.newest_id}
+    elif settlement is not None and settlement.verb == "complete":
+        code = "completed_and_gone"
+        text = _("was completed at %(at)s, and queue %(queue)s does not keep completed messages")
+        finished_at = settlement.expires_at - RECEIPT_LIFE_MS
+        facts |= {"queue": settlement.queue, "finished_at": iso(finished_at)}
+        words = {"at": time_of(finished_at, now=now)}
+    else:
+        code = "gone"
+        text = _(
+            "was deleted: cancelled, purged, expired, claimed with claim_and_delete(), or "
+            "completed more than %(life)s ago; it was enqueued %(enqueued)s"
         )
-    if gone.settlement is not None and gone.settlement.verb == "complete":
-        return _completed_and_gone(facts, gone.settlement, gone)
-    text = _(
-        "is gone: cancelled, purged, discarded, taken for good, or completed more than %(life)s "
-        "ago; it was enqueued %(enqueued)s"
-    )
-    said = {"life": length(RECEIPT_LIFE_MS), "enqueued": _between(gone)}
-    facts |= {"enqueued_after": iso(gone.after), "enqueued_before": iso(gone.before)}
-    return Explanation(code="gone", text=text % said, facts=facts)
+        facts |= {
+            "enqueued_after": iso(deleted.enqueued_after),
+            "enqueued_before": iso(deleted.enqueued_before),
+        }
+        words = {"life": length(RECEIPT_LIFE_MS), "enqueued": _enqueued(deleted, now)}
+    return Explanation(code=code, text=text % (facts | words), facts=facts)
 
 
-def _completed_and_gone(
-    facts: dict[str, Any], settlement: LastSettlement, gone: Gone
-) -> Explanation:
-    at = settlement.expires_at - RECEIPT_LIFE_MS
-    text = _("was completed at %(at)s, and queue %(queue)s keeps it no longer")
-    said = {"at": time_of(at, now=gone.now), "queue": settlement.queue}
-    facts |= {"queue": settlement.queue, "finished_at": iso(at)}
-    return Explanation(code="completed_and_gone", text=text % said, facts=facts)
-
-
-def _between(gone: Gone) -> str:
-    """When it must have been enqueued: its neighbours by id are still there, or are not."""
-    before = _("before %(time)s") % {"time": time_of(gone.before or gone.now, now=gone.now)}
-    if gone.after is None:
+def _enqueued(deleted: DeletedMessage, now: int) -> str:
+    """Return the time span between the messages with the nearest ids."""
+    latest = time_of(deleted.enqueued_before or now, now=now)
+    before = _("before %(time)s") % {"time": latest}
+    if deleted.enqueued_after is None:
         return before
-    return _("after %(after)s and %(before)s") % {
-        "after": time_of(gone.after, now=gone.now),
-        "before": before,
-    }
-
-
-def explain(connection: Any, id: int) -> Explanation:
-    """Why the message has not run, what holds it, or what became of it. Reads only."""
-    message = store.explain.situation(connection, clamped(id))
-    if message is None:
-        return reason_for_gone(id, _gone(connection, clamped(id)))
-    return reason_for(message, _surroundings(connection, message))
-
-
-def _surroundings(connection: Any, message: store.explain.Situation) -> Surroundings:
-    workers = tuple(registered_workers(connection.alias))
-    around = Surroundings(now=timing.now_ms(), workers=workers)
-    if message.blocked:
-        return around.behind(_head(connection, message))
-    if message.state != State.ACTIVE:
-        return around
-    if not around.workers_of(message.queue):
-        return around.without_worker(has_handler=_has_handler(message.queue))
-    return around.in_line(store.explain.ahead(connection, message))
-
-
-def _has_handler(queue: str) -> bool:
-    """Whether something handles it; so it is taken to be where the handlers cannot be imported.
-
-    Why not is what the worker then says that is started. Who asks here still needs an answer.
-    """
-    try:
-        return queue in {*get_handlers(), *queues_of_kinds()}
-    except Exception:  # noqa: BLE001 - whatever modules of the project do when they are imported
-        return True
-
-
-def _head(connection: Any, message: store.explain.Situation) -> Explanation | None:
-    """Why the head of its line waits; None if it has gone since the message was looked at."""
-    head = store.explain.head_of_line(connection, message.queue, message.line or "")
-    return None if head is None else explain(connection, head)
-
-
-def _gone(connection: Any, id: int) -> Gone:
-    before, after = store.explain.neighbours(connection, id)
-    return Gone(
-        now=timing.now_ms(),
-        newest_id=store.explain.newest_id(connection),
-        settlement=store.explain.last_settlement(connection, id),
-        after=before,
-        before=after,
-    )
+    after = time_of(deleted.enqueued_after, now=now)
+    return _("after %(after)s and %(before)s") % {"after": after, "before": before}

@@ -74,7 +74,7 @@ EXPECTED = {
         "INDEX mqlite_messages_correlation_id (correlation_id=?)",
     },
     "find.SUBJECT_IDS": {"INDEX mqlite_messages_subject (subject>? AND subject<?)"},
-    "explain.SITUATION": {BY_ID},
+    "explain.MESSAGE_STATUS": {BY_ID},
     "retention.COMPLETED_TO_PRUNE": {KEPT_LONG_ENOUGH},
     "retention.DEAD_LETTER_BOUNDS": {DEAD},
     "retention.PRUNE_COMPLETED": {BY_ID},

@@ -119,8 +119,8 @@ def test_behind_a_deferred_head_it_says_which_and_why_that_one_waits(group_queue
 
     assert why.code == "behind_head"
     assert why.text == (
-        f"waits behind #{head.pk}, which is deferred, in group customer-7; #{head.pk}: was set "
-        "aside and waits until somebody claims it by its id, with claim_deferred()"
+        f"waits behind #{head.pk}, which is deferred, in group customer-7; #{head.pk}: was "
+        "deferred, and waits until claim_deferred() claims it by its id"
     )
     assert why.facts["head"] == head.pk
     assert why.facts["head_code"] == "deferred"
@@ -168,7 +168,7 @@ def test_a_holder_that_was_not_seen_of_late_does_not_live_and_a_stranger_is_unkn
 
 @pytest.mark.parametrize(
     ("reapers", "said"),
-    [((), "none runs: start"), (("reaper",), "one runs")],
+    [((), "no reaper is running: start"), (("reaper",), "a reaper is running")],
     ids=["no reaper", "a reaper"],
 )
 def test_an_expired_lease_waits_for_the_reaper_and_says_whether_one_runs(
@@ -184,7 +184,9 @@ def test_an_expired_lease_waits_for_the_reaper_and_says_whether_one_runs(
     why = message.explain()
 
     assert why.code == "lease_expired"
-    assert "its lease, of w, ran out at 00:00:30 (0 s ago) and waits for the reaper" in why.text
+    assert (
+        "its lease, held by w, expired at 00:00:30 (0 s ago) and waits for the reaper" in why.text
+    )
     assert said in why.text
     assert why.facts["reaper_runs"] is bool(reapers)
 
@@ -224,7 +226,7 @@ def test_backing_off_names_the_delivery_and_the_error(queue, clock):
 
     assert why.code == "backing_off"
     assert why.text == (
-        "rests until 00:00:14 (in 14 s) after delivery 1 of 5 failed: ValueError: no stock: 100%"
+        "is retried at 00:00:14 (in 14 s): delivery 1 of 5 failed with ValueError: no stock: 100%"
     )
     assert why.facts["last_error"] == "ValueError: no stock: 100%"
 
@@ -233,7 +235,7 @@ def test_a_failure_without_an_error_says_that_none_was_given(queue):
     message = enqueue_and_claim("jobs")
     message.abandon(delay=14)
 
-    assert message.explain().text.endswith("failed: no error was given")
+    assert message.explain().text.endswith("failed with no recorded error")
 
 
 def test_a_redriven_message_with_a_rate_is_not_taken_for_one_that_backs_off(queue):
@@ -252,7 +254,7 @@ def test_a_dead_letter_says_since_when_and_of_what(queue, clock):
 
     assert why.code == "dead_lettered"
     assert why.text == (
-        "is a dead letter since 2026-01-01 00:00:00 (1 d ago): UnknownArticle, no article 17"
+        "became a dead letter at 2026-01-01 00:00:00 (1 d ago): UnknownArticle, no article 17"
     )
     assert why.facts["reason"] == "UnknownArticle"
 
@@ -276,7 +278,9 @@ def test_a_completed_message_that_is_gone_is_known_by_its_receipt(queue, clock):
     why = message.explain()
 
     assert why.code == "completed_and_gone"
-    assert why.text == ("was completed at 00:00:00 (1 min ago), and queue jobs keeps it no longer")
+    assert why.text == (
+        "was completed at 00:00:00 (1 min ago), and queue jobs does not keep completed messages"
+    )
     assert why.facts["queue"] == "jobs"
 
 
@@ -321,7 +325,7 @@ def test_a_time_to_live_that_is_over_waits_for_the_reaper(queue, clock, options)
     why = message.explain()
 
     assert why.code == "expired"
-    assert "so it becomes a dead letter; none runs" in why.text
+    assert "so it becomes a dead letter; no reaper is running" in why.text
 
 
 def test_a_deferred_message_whose_time_to_live_is_over_is_discarded(make_queue, clock):
@@ -330,13 +334,13 @@ def test_a_deferred_message_whose_time_to_live_is_over_is_discarded(make_queue, 
     message.defer()
     clock.advance(10)
 
-    assert "so it is discarded" in message.explain().text
+    assert "so it is deleted" in message.explain().text
 
 
 def test_the_head_that_has_gone_meanwhile_lets_it_pass(group_queue, monkeypatch):
     enqueue_and_claim("groups", group_id="a")
     message = enqueue("groups", group_id="a")
-    monkeypatch.setattr("django_mqlite.store.sqlite.explain.head_of_line", lambda *_: None)
+    monkeypatch.setattr(explain, "_explain_head", lambda *_: None)
 
     assert message.explain().code == "claimable"
 

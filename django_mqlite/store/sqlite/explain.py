@@ -1,4 +1,4 @@
-"""Why a message has not run: what is known of it and of its nearest surroundings.
+"""Read what explains why a message has not run: its status, its line, its neighbours.
 
 Each statement finds its rows by id or through one index, however many messages there are.
 """
@@ -8,10 +8,11 @@ from typing import NamedTuple
 from .base import Connection, Statement
 
 
-class Situation(NamedTuple):
-    """A message and what its queue says about it; `bound` is the delivery count that is the last.
+class MessageStatus(NamedTuple):
+    """The columns of a message and of its queue that decide when the message runs.
 
-    The error is that of its last failed delivery; `has_failed` is also true of a redriven message.
+    `max_delivery_count` is the queue's unless the message has its own. The error is that of the
+    last failed delivery; `has_failed` is also true of a redriven message.
     """
 
     id: int
@@ -27,7 +28,7 @@ class Situation(NamedTuple):
     locked_until: int
     locked_by: str | None
     delivery_count: int
-    bound: int
+    max_delivery_count: int
     finished_at: int
     dead_letter_reason: str | None
     dead_letter_description: str | None
@@ -39,7 +40,7 @@ class Situation(NamedTuple):
     kept_until: int
 
 
-SITUATION = Statement(
+MESSAGE_STATUS = Statement(
     """
     SELECT m.id, m.queue, m.state, m.priority, m.line, m.blocked, m.group_id, m.visible_at,
            m.enqueued_at, m.expires_at, m.locked_until, m.locked_by, m.delivery_count,
@@ -55,13 +56,14 @@ SITUATION = Statement(
 )
 
 
-def situation(connection: Connection, id: int) -> Situation | None:
-    """The message's situation; None if there is no such message."""
-    row = SITUATION.one(connection, id=id)
-    return Situation._make(row) if row else None
+def message_status(connection: Connection, id: int) -> MessageStatus | None:
+    """Return the status of the message, or None if it does not exist."""
+    row = MESSAGE_STATUS.one(connection, id=id)
+    return MessageStatus._make(row) if row else None
 
 
-# Served by mqlite_messages_head (queue, line), which has one entry a line.
+# The message that the others of its line wait for. Served by mqlite_messages_head (queue, line),
+# which has one entry per line.
 HEAD_OF_LINE = Statement(
     """
     SELECT id FROM mqlite_messages
@@ -71,17 +73,11 @@ HEAD_OF_LINE = Statement(
 )
 
 
-def head_of_line(connection: Connection, queue: str, line: str) -> int | None:
-    """The id of the message that the others of the line wait for."""
-    row = HEAD_OF_LINE.one(connection, queue=queue, line=line)
-    return row[0] if row else None
-
-
 COUNT_AHEAD_TO = 1_000
-"""A place further back is not worth walking there."""
+"""Messages ahead are counted up to this number, so that the cost is bounded."""
 
-# Served by mqlite_messages_active (queue, blocked, priority DESC, id): of its order one range for
-# each of its last two columns, both bounded.
+# Served by mqlite_messages_active (queue, blocked, priority DESC, id): one bounded range for the
+# higher priorities and one for the lower ids of the same priority.
 AHEAD = Statement(
     """
     SELECT (SELECT count(*)
@@ -98,8 +94,8 @@ AHEAD = Statement(
 )
 
 
-def ahead(connection: Connection, message: Situation) -> int:
-    """How many messages a claim would take before this one, counted up to COUNT_AHEAD_TO."""
+def ahead(connection: Connection, message: MessageStatus) -> int:
+    """Return how many messages are claimed before this one, at most COUNT_AHEAD_TO."""
     row = AHEAD.one(
         connection,
         queue=message.queue,
@@ -110,17 +106,16 @@ def ahead(connection: Connection, message: Situation) -> int:
     return min(row[0], COUNT_AHEAD_TO) if row else 0
 
 
-# One row for each table with AUTOINCREMENT, so it is read from end to end.
+# sqlite_sequence has one row per table with AUTOINCREMENT, so a scan of it is cheap.
 NEWEST_ID = Statement("SELECT seq FROM sqlite_sequence WHERE name = 'mqlite_messages'")
 
 
 def newest_id(connection: Connection) -> int:
-    """The id of the message that was stored last, whether or not it is still there; 0 for none."""
-    row = NEWEST_ID.one(connection)
-    return row[0] if row else 0
+    """Return the id of the message that was stored last, even if it is deleted; 0 for none."""
+    return NEWEST_ID.value(connection) or 0
 
 
-# Served by the primary key (message, lock_token): one entry a delivery of the last 30 minutes.
+# Served by the primary key (message, lock_token): one entry per delivery of the last 30 minutes.
 LAST_SETTLEMENT = Statement(
     """
     SELECT queue, verb, expires_at FROM mqlite_settlement_receipts
@@ -132,7 +127,7 @@ LAST_SETTLEMENT = Statement(
 
 
 class LastSettlement(NamedTuple):
-    """The receipt of how a delivery ended."""
+    """The receipt of a settled delivery."""
 
     queue: str
     verb: str
@@ -140,7 +135,7 @@ class LastSettlement(NamedTuple):
 
 
 def last_settlement(connection: Connection, id: int) -> LastSettlement | None:
-    """How the last delivery of the message ended, where its receipt is still there."""
+    """Return the receipt of the message's last delivery, or None if there is none (any more)."""
     row = LAST_SETTLEMENT.one(connection, id=id)
     return LastSettlement._make(row) if row else None
 
@@ -156,6 +151,6 @@ NEIGHBOURS = Statement(
 
 
 def neighbours(connection: Connection, id: int) -> tuple[int | None, int | None]:
-    """When the messages before and after this id were enqueued, of those that are still there."""
+    """Return when the nearest messages before and after this id were enqueued, None for none."""
     row = NEIGHBOURS.one(connection, id=id)
     return (row[0], row[1]) if row else (None, None)
