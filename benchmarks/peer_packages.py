@@ -78,7 +78,7 @@ PEERS = (
         script="steady_queue_supervisor",
         packages=("steady-queue", "Django~=6.1.0"),
         jobs=(300, 400, 400),
-        said="no retries by itself; a dead worker's jobs fail; connects anew for each job",
+        said="no retries by itself; a dead worker's jobs fail; opens a connection for each job",
         needs=(3, 12),
     ),
     Peer(

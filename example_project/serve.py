@@ -18,12 +18,12 @@ TO_DO = """
   The shop   {url}
   The admin  {url}admin/   user: {user}   password: {password}
 
-  1. In the shop, order a teapot; look again: the worker has taken it from the stock.
-  2. Order with a declined card: neither order nor message is written.
-  3. Order a unicorn. There is none, so after three deliveries its message is a dead letter:
+  1. In the shop, order a teapot and reload the page: the worker has charged the card.
+  2. Order a unicorn. It is sold out: neither the order nor its message is stored.
+  3. Order a teapot with a declined card. After three deliveries its message is a dead letter:
      {url}admin/django_mqlite/deadletter/
-  4. Fill the stock:        {url}admin/shop/article/
-     and redrive the letter: select it among the dead letters, choose "Redrive", confirm.
+  4. Correct the card:      {url}admin/shop/order/
+     and redrive the message: select it among the dead letters, choose "Redrive", confirm.
   5. Everything at a glance: {url}admin/django_mqlite/queue/
 
   Ctrl-C ends the shop and the worker. The database stays: {database}

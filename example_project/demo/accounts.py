@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .customers import ACCEPTED, DECLINED, Answer, Plan
+from .customers import ACCEPTED, SOLD_OUT, Answer, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +26,12 @@ class Evidence:
     """Everything there is to compare; orders are named by their reference."""
 
     plan: Plan
-    unicorn: int
     # What the customers say.
     answers: Sequence[Answer]
     surprises: Sequence[str]
     # What the database says.
     order_ids: Mapping[str, int]
-    reserved: set[str]
+    payments: Sequence[str]
     messages: Sequence[MessageFact]
     handlings: Mapping[str, Sequence[str]]
     taken_from_stock: int
@@ -61,10 +60,10 @@ class Account:
 def audit(evidence: Evidence) -> Account:
     """Count, and find every fault."""
     accepted = _references(evidence, ACCEPTED)
-    declined = _references(evidence, DECLINED)
+    sold_out = _references(evidence, SOLD_OUT)
     return Account(
         placed=len(accepted),
-        rolled_back=len(declined - set(evidence.order_ids)),
+        rolled_back=len(sold_out - set(evidence.order_ids)),
         handled=len(evidence.handlings),
         handled_twice=sum(len(workers) > 1 for workers in evidence.handlings.values()),
         dead_lettered=len(evidence.dead_letters),
@@ -72,7 +71,8 @@ def audit(evidence: Evidence) -> Account:
         lost=len(_lost(evidence, accepted)),
         messages_without_order=len(_strays(evidence)),
         faults=[
-            *_faults_of_orders(evidence, accepted, declined),
+            *_faults_of_orders(evidence, accepted, sold_out),
+            *_faults_of_payments(evidence),
             *_faults_of_messages(evidence, accepted),
             *_faults_of_dead_letters(evidence),
             *_faults_of_recovery(evidence),
@@ -88,7 +88,7 @@ def _lost(evidence: Evidence, accepted: set[str]) -> set[str]:
     """Orders a customer was thanked for that are not there, or were not handled to the end."""
     completed = {m.reference for m in evidence.messages if m.state == "completed"}
     return accepted - (
-        set(evidence.order_ids) & evidence.reserved & set(evidence.handlings) & completed
+        set(evidence.order_ids) & set(evidence.payments) & set(evidence.handlings) & completed
     )
 
 
@@ -96,23 +96,29 @@ def _strays(evidence: Evidence) -> list[MessageFact]:
     return [m for m in evidence.messages if evidence.order_ids.get(m.reference) != m.order]
 
 
-def _faults_of_orders(evidence: Evidence, accepted: set[str], declined: set[str]) -> Iterator[str]:
+def _faults_of_orders(evidence: Evidence, accepted: set[str], sold_out: set[str]) -> Iterator[str]:
     plan, orders = evidence.plan, set(evidence.order_ids)
     yield from evidence.surprises
     if len(accepted) != plan.orders:
         yield f"{len(accepted)} orders were accepted instead of {plan.orders}"
-    if len(declined) != plan.declined:
-        yield f"{len(declined)} orders were declined instead of {plan.declined}"
+    if len(sold_out) != plan.sold_out:
+        yield f"{len(sold_out)} orders were sold out instead of {plan.sold_out}"
     if not all(answer.order and answer.message for answer in evidence.answers):
-        yield "an order was declined before anything was written: that proves nothing"
+        yield "an order was refused before anything was written: that proves nothing"
     if lost := _lost(evidence, accepted):
         yield f"{len(lost)} orders are lost: {_some(lost)}"
-    if left := orders & declined:
-        yield f"{len(left)} declined orders were not rolled back: {_some(left)}"
-    if unknown := orders - accepted - declined:
+    if left := orders & sold_out:
+        yield f"{len(left)} sold-out orders were not rolled back: {_some(left)}"
+    if unknown := orders - accepted - sold_out:
         yield f"{len(unknown)} orders are nobody's: {_some(unknown)}"
     if evidence.taken_from_stock != len(orders):
         yield f"{evidence.taken_from_stock} articles were taken for {len(orders)} orders"
+
+
+def _faults_of_payments(evidence: Evidence) -> Iterator[str]:
+    charged = Counter(evidence.payments)
+    if twice := {reference for reference, count in charged.items() if count > 1}:
+        yield f"{len(twice)} orders were charged twice: {_some(twice)}"
 
 
 def _faults_of_messages(evidence: Evidence, accepted: set[str]) -> Iterator[str]:
@@ -129,7 +135,7 @@ def _faults_of_dead_letters(evidence: Evidence) -> Iterator[str]:
     poisonous = {
         answer.wish.reference
         for answer in evidence.answers
-        if answer.status == ACCEPTED and answer.wish.article == evidence.unicorn
+        if answer.status == ACCEPTED and answer.wish.card == "declined"
     }
     dead = evidence.dead_letters
     if len(poisonous) != evidence.plan.poisonous:
@@ -145,7 +151,7 @@ def _faults_of_dead_letters(evidence: Evidence) -> Iterator[str]:
 
 
 def _names_the_cause(errors: Sequence[str]) -> bool:
-    return any(error.endswith(".OutOfStock") for error in errors)
+    return any(error.endswith(".CardDeclined") for error in errors)
 
 
 def _faults_of_recovery(evidence: Evidence) -> Iterator[str]:

@@ -8,7 +8,7 @@ from django.db.models import Sum
 
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.types import State
-from example_project.shop.models import Article, Customer, Handling, Order
+from example_project.shop.models import Article, Customer, Handling, Order, Payment
 
 from .accounts import MessageFact
 from .customers import Plan, Wish
@@ -34,7 +34,7 @@ def wishes_for(plan: Plan) -> list[Wish]:
 
 
 def unicorn() -> int:
-    """The article that is out of stock, so that its orders are poisonous."""
+    """Return the article that is sold out."""
     return Article.objects.get(name="unicorn").pk
 
 
@@ -84,9 +84,15 @@ def order_ids() -> dict[str, int]:
     return {str(reference): pk for reference, pk in Order.objects.values_list("reference", "pk")}
 
 
-def reserved() -> set[str]:
-    orders = Order.objects.filter(status=Order.Status.RESERVED)
-    return {str(reference) for reference in orders.values_list("reference", flat=True)}
+def payments() -> list[str]:
+    """Return the order reference of each payment."""
+    return [str(ref) for ref in Payment.objects.values_list("order__reference", flat=True)]
+
+
+def correct_cards() -> int:
+    """Replace each declined card by a valid one; return how many there were."""
+    declined = Order.objects.filter(card=Order.Card.DECLINED)
+    return declined.update(card=Order.Card.VALID)
 
 
 def messages() -> list[MessageFact]:

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 THREADS = 4
 ACCEPTED = 201
-DECLINED = 402
+SOLD_OUT = 409
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the shop answered; the ids are those it wrote, or wrote and undid."""
+    """The shop's answer, with the ids that it wrote, or wrote and rolled back."""
 
     wish: Wish
     status: int
@@ -44,22 +44,22 @@ class Plan:
 
     orders: int
     poisonous: int
-    declined: int
+    sold_out: int
 
     @classmethod
     def of(cls, orders: int) -> "Plan":
-        """One order in fifty is poisonous; on top come one in twenty-five that is declined."""
-        return cls(orders=orders, poisonous=max(orders // 50, 1), declined=max(orders // 25, 1))
+        """Plan a declined card for one order in 50, and one order of a unicorn per 25 others."""
+        return cls(orders=orders, poisonous=max(orders // 50, 1), sold_out=max(orders // 25, 1))
 
     def wishes(
         self, *, customers: Sequence[int], articles: Sequence[int], unicorn: int
     ) -> list[Wish]:
         """In an order that is the same every time, so that a run can be repeated."""
         chance = random.Random(1)
-        wanted = [unicorn] * self.poisonous
-        wanted += [chance.choice(articles) for _ in range(self.orders - self.poisonous)]
-        cards = ["valid"] * len(wanted) + ["declined"] * self.declined
-        wanted += [chance.choice([*articles, unicorn]) for _ in range(self.declined)]
+        ordered = [chance.choice(articles) for _ in range(self.orders)]
+        cards = ["declined"] * self.poisonous + ["valid"] * (self.orders - self.poisonous)
+        ordered += [unicorn] * self.sold_out
+        cards += ["valid"] * self.sold_out
         wishes = [
             Wish(
                 reference=str(uuid.uuid4()),
@@ -67,7 +67,7 @@ class Plan:
                 article=article,
                 card=card,
             )
-            for article, card in zip(wanted, cards, strict=True)
+            for article, card in zip(ordered, cards, strict=True)
         ]
         chance.shuffle(wishes)
         return wishes
@@ -132,10 +132,10 @@ class Visit:
             "card": wish.card,
         }
         response, body = self._ask(
-            "POST", "/orders/", urlencode(form), self._headers, expected=(ACCEPTED, DECLINED)
+            "POST", "/orders/", urlencode(form), self._headers, expected=(ACCEPTED, SOLD_OUT)
         )
         facts: dict[str, Any] = json.loads(body)
-        written = facts["undone"] if response.status == DECLINED else facts
+        written = facts["undone"] if response.status == SOLD_OUT else facts
         return Answer(
             wish=wish, status=response.status, order=written["order"], message=written["message"]
         )

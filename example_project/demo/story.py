@@ -13,7 +13,6 @@ from django.db import connections
 
 from django_mqlite.models import DeadLetter
 from example_project.processes import Child, Processes, Trouble
-from example_project.shop.models import Article
 
 from . import books
 from .accounts import Account, Evidence, audit
@@ -40,7 +39,6 @@ class Day:
         self.plan = plan
         self.processes = processes
         self.screen = screen
-        self.unicorn = books.unicorn()
         self.wishes = books.wishes_for(plan)
 
     def play(self) -> Account:
@@ -52,20 +50,19 @@ class Day:
         self._order(len(self.wishes))
         self._recover(leases)
         letters = self._list_dead_letters()
-        delivered = self._fix_the_cause()
+        self._fix_the_cause()
         redriven = self._redrive()
         self._close(workers)
         return audit(
             Evidence(
                 plan=self.plan,
-                unicorn=self.unicorn,
                 answers=self.customers.answers,
                 surprises=self.customers.surprises,
                 order_ids=books.order_ids(),
-                reserved=books.reserved(),
+                payments=books.payments(),
                 messages=books.messages(),
                 handlings=books.handlings(),
-                taken_from_stock=stock + delivered - books.stock(),
+                taken_from_stock=stock - books.stock(),
                 victim=leases[0].worker,
                 leased_by_victim={lease.reference for lease in leases},
                 dead_letters=books.errors_by_reference(letters),
@@ -144,12 +141,9 @@ class Day:
         self.screen.list_dead_letters(letters)
         return letters
 
-    def _fix_the_cause(self) -> int:
-        """Fill the stock, with a few more than were ordered."""
-        delivered = self.plan.poisonous + 5
-        Article.objects.filter(pk=self.unicorn).update(stock=delivered)
-        self.screen.say(f"{delivered} unicorns are delivered.")
-        return delivered
+    def _fix_the_cause(self) -> None:
+        corrected = books.correct_cards()
+        self.screen.say(f"{corrected} customers correct their declined cards.")
 
     def _redrive(self) -> int:
         redriven = DeadLetter.objects.redrive_queue(QUEUE)

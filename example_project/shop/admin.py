@@ -15,8 +15,9 @@ class HandlingInline(admin.TabularInline):
 
 @admin.register(Order)
 class OrderAdmin(admin.ModelAdmin):
-    list_display = ["id", "customer", "article", "status", "placed_at"]
-    list_filter = ["status", "article"]
+    list_display = ["id", "customer", "article", "card", "status", "placed_at"]
+    list_editable = ["card"]
+    list_filter = ["status", "card", "article"]
     list_select_related = ["customer", "article"]
     search_fields = ["=id", "=reference"]
     readonly_fields = ["reference", "placed_at"]

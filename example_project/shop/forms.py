@@ -1,10 +1,10 @@
 from django import forms
 
-from .models import Article, Customer
+from .models import Article, Customer, Order
 
 
 class OrderForm(forms.Form):
     reference = forms.UUIDField()
     customer = forms.ModelChoiceField(Customer.objects.all())
     article = forms.ModelChoiceField(Article.objects.all())
-    card = forms.ChoiceField(choices=[("valid", "valid"), ("declined", "declined")])
+    card = forms.ChoiceField(choices=Order.Card.choices)

@@ -1,28 +1,29 @@
-"""What happens after an order was placed. `manage.py runworker` finds this module by its name."""
+"""Handlers for the shop's messages; `manage.py runworker` imports this module by its name."""
 
 from django.db import transaction
 
 from django_mqlite import Reject, handler
 from django_mqlite.models import Message
 
+from . import payment
 from .models import Handling, Order
 
 
 @handler("order-events")
-def reserve(message: Message) -> None:
-    """Take the ordered article from the stock.
+def charge(message: Message) -> None:
+    """Charge the customer's card for an order.
 
-    Delivery is at least once: a worker that dies between this commit and the message's completion
-    leaves a message that is delivered again. So the effect asks first whether it is there already.
-    OutOfStock is not caught: the message comes back after a while, and in the end lies among the
-    dead letters until somebody has filled the stock and redrives it.
+    The payment provider is called outside any transaction: a request to another server must not
+    hold the database's write lock. Delivery is at least once, so the provider gets the message's
+    idempotency key and charges a card once even if this handler runs twice.
+
+    `CardDeclined` is not caught: banks decline for a moment too. The message is retried, and
+    becomes a dead letter until somebody has corrected the card and redrives it.
     """
+    order = _get_order(message)
+    payment.charge(order, idempotency_key=message.idempotency_key)
     with transaction.atomic():
-        order = _ordered(message)
-        if order.status == Order.Status.PLACED:
-            order.article.take_one()
-            order.status = Order.Status.RESERVED
-            order.save(update_fields=["status"])
+        Order.objects.filter(pk=order.pk).update(status=Order.Status.PAID)
         Handling.objects.create(
             order=order,
             worker=message.locked_by or "?",
@@ -30,8 +31,8 @@ def reserve(message: Message) -> None:
         )
 
 
-def _ordered(message: Message) -> Order:
+def _get_order(message: Message) -> Order:
     try:
-        return Order.objects.select_related("article").get(pk=message.data["order"])
+        return Order.objects.get(pk=message.data["order"])
     except Order.DoesNotExist:
-        raise Reject("UnknownOrder", f"there is no order {message.data['order']}") from None
+        raise Reject("UnknownOrder", f"Order {message.data['order']} does not exist.") from None

@@ -1,4 +1,4 @@
-"""What the shop sells, to whom, and what became of each order."""
+"""Articles, customers, orders and payments of the shop."""
 
 import uuid
 
@@ -6,8 +6,8 @@ from django.db import models
 from django.db.models import F
 
 
-class OutOfStock(Exception):
-    """Nothing is left of the article."""
+class SoldOut(Exception):
+    """No article of this kind is left."""
 
 
 class Customer(models.Model):
@@ -25,21 +25,26 @@ class Article(models.Model):
         return self.name
 
     def take_one(self) -> None:
-        """Take one from the stock, or raise OutOfStock."""
+        """Take one from the stock, or raise SoldOut."""
         left = Article.objects.filter(pk=self.pk, stock__gt=0)
         if not left.update(stock=F("stock") - 1):
-            raise OutOfStock(f"no {self.name} left")
+            raise SoldOut(f"Sorry, no {self.name} is left.")
 
 
 class Order(models.Model):
     class Status(models.TextChoices):
         PLACED = "placed"
-        RESERVED = "reserved"
+        PAID = "paid"
 
-    # Chosen by whoever places the order, so that an order sent twice is placed once.
+    class Card(models.TextChoices):
+        VALID = "valid"
+        DECLINED = "declined"
+
+    # Chosen by the customer, so that an order that is sent twice is placed once.
     reference = models.UUIDField(unique=True, default=uuid.uuid4)
     customer = models.ForeignKey(Customer, on_delete=models.PROTECT)
     article = models.ForeignKey(Article, on_delete=models.PROTECT)
+    card = models.CharField(max_length=10, choices=Card.choices, default=Card.VALID)
     status = models.CharField(max_length=10, choices=Status.choices, default=Status.PLACED)
     placed_at = models.DateTimeField(auto_now_add=True)
 
@@ -47,8 +52,18 @@ class Order(models.Model):
         return f"order {self.pk}"
 
 
+class Payment(models.Model):
+    """A payment in the records of the payment provider."""
+
+    idempotency_key = models.CharField(max_length=100, unique=True)
+    order = models.ForeignKey(Order, on_delete=models.CASCADE, related_name="payments")
+
+    def __str__(self) -> str:
+        return f"payment for {self.order}"
+
+
 class Handling(models.Model):
-    """One run of the handler that succeeded: a second row for an order is a second run."""
+    """A successful run of the handler: a second row for an order is a second run."""
 
     order = models.ForeignKey(Order, on_delete=models.CASCADE, related_name="handlings")
     worker = models.CharField(max_length=200)

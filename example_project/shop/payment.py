@@ -1,19 +1,21 @@
-"""The payment service, as far as an example has one."""
+"""Stand in for a payment provider, which a real shop calls over HTTP."""
 
-from django_mqlite.models import Message
-
-from .models import Order
+from .models import Order, Payment
 
 
 class CardDeclined(Exception):
-    """The customer cannot pay; carries what was written before that was known."""
-
-    def __init__(self, order: Order, message: Message) -> None:
-        self.order = order
-        self.message = message
-        super().__init__("the card was declined")
+    """The bank declined the card."""
 
 
-def charge(card: str, order: Order, message: Message) -> None:
-    if card == "declined":
-        raise CardDeclined(order, message)
+def charge(order: Order, *, idempotency_key: str) -> Payment:
+    """Charge the order's card, or return the payment that has this key already.
+
+    The table stands for the provider's own records: like a real provider, it charges a card only
+    once for one idempotency key.
+    """
+    if order.card == Order.Card.DECLINED:
+        raise CardDeclined(f"The card for order {order.pk} was declined.")
+    payment, _ = Payment.objects.get_or_create(
+        idempotency_key=idempotency_key, defaults={"order": order}
+    )
+    return payment

@@ -1,4 +1,4 @@
-"""Placing orders: an order and its event commit together, or neither does."""
+"""Place orders: an order, its stock and its message commit together, or none of them does."""
 
 import uuid
 
@@ -11,8 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_mqlite import enqueue
 
 from .forms import OrderForm
-from .models import Article, Customer, Order
-from .payment import CardDeclined, charge
+from .models import Article, Customer, Order, SoldOut
 
 
 @require_POST
@@ -21,7 +20,7 @@ def place_order(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         problems = [str(text) for texts in form.errors.values() for text in texts]
         return _answer(request, 400, " ".join(problems), errors=form.errors)
-    card = form.cleaned_data.pop("card")
+    written: dict[str, int] = {}
     try:
         with transaction.atomic():
             order = Order.objects.create(**form.cleaned_data)
@@ -31,13 +30,14 @@ def place_order(request: HttpRequest) -> HttpResponse:
                 group_id=f"customer-{order.customer_id}",
                 message_id=str(order.reference),
             )
-            charge(card, order, message)
-    except CardDeclined as declined:
-        undone = {"order": declined.order.pk, "message": declined.message.pk}
-        return _answer(request, 402, "The card was declined.", undone=undone)
+            written = {"order": order.pk, "message": message.pk}
+            # Raises SoldOut: the order and its message are rolled back.
+            order.article.take_one()
+    except SoldOut as error:
+        return _answer(request, 409, str(error), undone=written)
     except IntegrityError:
         return _answer(request, 409, "This order was placed before.")
-    return _answer(request, 201, "Thank you.", order=order.pk, message=message.pk)
+    return _answer(request, 201, "Thank you.", **written)
 
 
 @require_safe
@@ -45,6 +45,7 @@ def front(request: HttpRequest) -> HttpResponse:
     orders = Order.objects.select_related("customer", "article").prefetch_related("handlings")
     context = {
         "articles": Article.objects.order_by("pk"),
+        "cards": Order.Card.choices,
         "customers": Customer.objects.order_by("pk"),
         "orders": orders.order_by("-pk")[:15],
         "reference": uuid.uuid4(),
@@ -53,7 +54,7 @@ def front(request: HttpRequest) -> HttpResponse:
 
 
 def _answer(request: HttpRequest, status: int, text: str, **facts: object) -> HttpResponse:
-    """JSON for a program; a person is led back to the front page, where the text appears."""
+    """Return JSON to a program; redirect a person to the front page, which shows the text."""
     if not request.accepts("text/html"):
         return JsonResponse({"text": text, **facts}, status=status)
     level = messages.SUCCESS if status < 400 else messages.ERROR

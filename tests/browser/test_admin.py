@@ -27,10 +27,11 @@ def clerk(site, log_in) -> None:
     log_in(site.make_staff("view_queue", "view_message", "view_deadletter"))
 
 
-def order_a_unicorn(page, site) -> None:
-    """Order an article that is out of stock: after three deliveries a dead letter."""
+def order_with_declined_card(page, site) -> None:
+    """Place an order whose message becomes a dead letter after three deliveries."""
     page.goto(site.url)
-    page.get_by_role("button", name="Order a unicorn").click()
+    page.get_by_label("Card").select_option("declined")
+    page.get_by_role("button", name="Order a teapot").click()
 
 
 def row(page, name=QUEUE):
@@ -154,18 +155,18 @@ def test_pages_work_under_a_strict_content_security_policy(page, site, boss):
 
 def test_dead_letter_is_read_and_redriven(page, site, boss, shoot):
     with site.worker():
-        order_a_unicorn(page, site)
+        order_with_declined_card(page, site)
         letter = site.wait_dead()
         page.goto(site.url + OVERVIEW)
         depth(page, "1").click()
         page.get_by_role("link", name=str(letter.pk), exact=True).click()
-        page.get_by_text("OutOfStock").first.click()
-        assert "raise OutOfStock" in page.inner_text("main")
+        page.get_by_text("CardDeclined").first.click()
+        assert "raise CardDeclined" in page.inner_text("main")
         assert "is a dead letter" in page.get_by_role("region", name="Why").inner_text()
         page.locator("details summary").first.click()
         shoot("message")
 
-        site.fill_stock()
+        site.correct_cards()
         page.get_by_role("button", name="Redrive").click()
 
         assert "1 dead letter redriven." in messages_of(page)

@@ -24,7 +24,7 @@ from django.core.management import BaseCommand, CommandError, get_commands, load
 
 import django_mqlite
 from django_mqlite.message import MessageOptions
-from tests.support.pages import Block, blocks_of, calls_of, every_block, pages
+from tests.support.pages import ROOT_PAGES, Block, blocks_of, calls_of, every_block, pages
 from tests.support.schema import GOLDEN
 from tests.support.source import ROOT
 
@@ -235,7 +235,7 @@ def test_a_mistake_in_a_block_is_seen(language, text):
         CHECKS[language](wrong(language, text))
 
 
-@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("page", ROOT_PAGES)
 def test_a_link_out_of_the_top_level_leads_somewhere(page):
     """The pages under docs/ are looked after by Sphinx; these are not among them."""
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text(encoding="utf-8"))

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pages import pages
 from tests.support.source import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = pages()
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)")
 
 

@@ -8,14 +8,63 @@ import pytest
 
 from django_mqlite import exceptions
 from django_mqlite.exceptions import MqliteError
+from tests.support.pages import pages
 from tests.support.source import PACKAGE, ROOT, python_files, text_files, tree_of
 
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(root|home|work|Users)/\w")
 LEFTOVER = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X])\b")
 ERROR_PATH = re.compile(r"django_mqlite\.exceptions\.([A-Z]\w+)")
-# Each is a second word for something that has one already.
+# In identifiers, each is a second word for something that has one. Prose may use them.
 WRONG_WORDS = {"ack", "cleaner", "dequeue", "heartbeat", "janitor", "nack", "requeue", "snooze"}
 WRONG_PAIRS = {("receipt", "handle"), ("visibility", "timeout")}
+
+# In prose, these are literal translations or riddles; see docs/contributing.md for plain words.
+CALQUE = re.compile(
+    r"\b("
+    r"of (ours|theirs)|as ever|anew|so many|till|as good as none|for it is active"
+    r"|(is|are|was) no (queue|length|number|place|dead letter|task|rate|JSON|whole)\b"
+    r"|may be passed over|is told (in|at|about|with)|shall become|cannot be called so"
+    r"|was to have|better use|bring its token"
+    r")\b",
+    re.IGNORECASE,
+)
+CODE_IN_PROSE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+def calques_in(prose: str) -> list[str]:
+    """Return the calques in a page of Markdown, outside code."""
+    return [match[0] for match in CALQUE.finditer(CODE_IN_PROSE.sub("", prose))]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_prose_has_no_calques(page):
+    assert calques_in(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "'10x' is no length of time.",
+        "The file is written anew.",
+        "It was refused, for it is active.",
+        "Mails shall become files.",
+        "A handler of ours.",
+    ],
+)
+def test_calque_in_prose_is_reported(sentence):
+    assert calques_in(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Workers acknowledge (ack) messages and send a heartbeat.",
+        "A retry, a requeue, a visibility timeout, a janitor.",
+        "The setting `is no queue` is code.",
+    ],
+)
+def test_words_of_the_field_are_allowed_in_prose(sentence):
+    assert calques_in(sentence) == []
 
 
 @pytest.mark.parametrize("pattern", [MACHINE_PATH, LEFTOVER], ids=["machine path", "leftover"])

@@ -13,7 +13,7 @@ from example_project.demo.customers import Answer, Plan, Wish
 from tests.support.source import ROOT
 
 TEAPOT, UNICORN = 1, 3
-PLAN = Plan(orders=3, poisonous=1, declined=1)
+PLAN = Plan(orders=3, poisonous=1, sold_out=1)
 
 
 def run_demo(*arguments: str, seconds: float) -> tuple[int, str]:
@@ -64,8 +64,8 @@ def test_a_demo_that_could_not_kill_in_the_middle_is_refused():
     assert "--orders" in output
 
 
-def answer(reference: str, *, order: int, article: int = TEAPOT, status: int = 201) -> Answer:
-    card = "valid" if status == 201 else "declined"
+def answer(reference: str, *, order: int, card: str = "valid", status: int = 201) -> Answer:
+    article = TEAPOT if status == 201 else UNICORN
     wish = Wish(reference=reference, customer=1, article=article, card=card)
     return Answer(wish=wish, status=status, order=order, message=order)
 
@@ -75,16 +75,15 @@ def evidence() -> Evidence:
     """Of a day on which all went well."""
     return Evidence(
         plan=PLAN,
-        unicorn=UNICORN,
         answers=[
             answer("a", order=1),
-            answer("declined", order=2, status=402),
+            answer("unicorn", order=2, status=409),
             answer("b", order=2),  # the id that was rolled back is given again
-            answer("poison", order=3, article=UNICORN),
+            answer("poison", order=3, card="declined"),
         ],
         surprises=[],
         order_ids={"a": 1, "b": 2, "poison": 3},
-        reserved={"a", "b", "poison"},
+        payments=["a", "b", "poison"],
         messages=[
             MessageFact(reference="a", order=1, state="completed"),
             MessageFact(reference="b", order=2, state="completed"),
@@ -94,7 +93,7 @@ def evidence() -> Evidence:
         taken_from_stock=3,
         victim="one",
         leased_by_victim={"a"},
-        dead_letters={"poison": ["example_project.shop.models.OutOfStock"]},
+        dead_letters={"poison": ["example_project.shop.payment.CardDeclined"]},
         redriven=1,
     )
 
@@ -119,27 +118,28 @@ def stray(reference: str, order: int) -> MessageFact:
 DOCTORED = {
     "an accepted order is gone": lambda e: {"order_ids": without(e.order_ids, "a")},
     "an order was never handled": lambda e: {"handlings": without(e.handlings, "b")},
-    "an order was not reserved": lambda e: {"reserved": e.reserved - {"b"}},
+    "an order was not charged": lambda e: {"payments": ["a", "poison"]},
+    "an order was charged twice": lambda e: {"payments": [*e.payments, "a"]},
     "a message is gone": lambda e: {"messages": e.messages[1:]},
     "a message is there twice": lambda e: {"messages": [*e.messages, e.messages[0]]},
     "a message is unfinished": lambda e: {
         "messages": [*e.messages[:2], replace(e.messages[2], state="scheduled")]
     },
     "a rolled-back message is left, with another order's id": lambda e: {
-        "messages": [*e.messages, stray("declined", 2)]
+        "messages": [*e.messages, stray("unicorn", 2)]
     },
-    "a rolled-back order is left": lambda e: {"order_ids": {**e.order_ids, "declined": 4}},
+    "a rolled-back order is left": lambda e: {"order_ids": {**e.order_ids, "unicorn": 4}},
     "an order is nobody's": lambda e: {"order_ids": {**e.order_ids, "c": 4}},
     "too few were placed": lambda e: {"answers": e.answers[:-1]},
-    "nothing was declined": lambda e: {"answers": [e.answers[0], *e.answers[2:]]},
-    "declined before anything was written": lambda e: {
+    "nothing was sold out": lambda e: {"answers": [e.answers[0], *e.answers[2:]]},
+    "refused before anything was written": lambda e: {
         "answers": [replace(e.answers[1], message=0), e.answers[0], *e.answers[2:]]
     },
     "an effect happened twice": lambda e: {"taken_from_stock": 4},
     "a customer saw an error": lambda e: {"surprises": ["500"]},
     "a dead letter is missing": lambda e: {"dead_letters": {}, "redriven": 0},
     "a good order is a dead letter": lambda e: {
-        "dead_letters": {**e.dead_letters, "b": ["example_project.shop.models.OutOfStock"]},
+        "dead_letters": {**e.dead_letters, "b": ["example_project.shop.payment.CardDeclined"]},
         "redriven": 2,
     },
     "a dead letter without its error": lambda e: {"dead_letters": {"poison": []}},

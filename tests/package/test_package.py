@@ -24,8 +24,9 @@ VERSION = django_mqlite.__version__
 NAME = f"django_mqlite-{VERSION}"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TOP_LEVEL_OF_SDIST = {
-    ".gitignore", "benchmarks", "CHANGELOG.md", "django_mqlite", "docs", "example_project",
-    "LICENSE", "Makefile", "noxfile.py", "PKG-INFO", "pyproject.toml", "README.md", "tests",
+    ".gitignore", "benchmarks", "CHANGELOG.md", "CONTRIBUTING.md", "django_mqlite", "docs",
+    "example_project", "LICENSE", "Makefile", "noxfile.py", "PKG-INFO", "pyproject.toml",
+    "README.md", "SECURITY.md", "tests",
 }  # fmt: skip
 
 

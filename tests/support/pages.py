@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.support.source import ROOT
 
 FENCE = re.compile(r"^( *)(`{3,}|~{3,})(.*)$")
+ROOT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 MARK = re.compile(r"^<!-- test: (.+) -->$")
 
 
@@ -25,8 +26,8 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """The README and every page of the documentation."""
-    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """Return the pages in the root of the repository and every page of the documentation."""
+    return [*(ROOT / name for name in ROOT_PAGES), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks_of(path: Path) -> list[Block]:

@@ -46,9 +46,17 @@ class Migration(migrations.Migration):
                 ),
                 ("reference", models.UUIDField(default=uuid.uuid4, unique=True)),
                 (
+                    "card",
+                    models.CharField(
+                        choices=[("valid", "Valid"), ("declined", "Declined")],
+                        default="valid",
+                        max_length=10,
+                    ),
+                ),
+                (
                     "status",
                     models.CharField(
-                        choices=[("placed", "Placed"), ("reserved", "Reserved")],
+                        choices=[("placed", "Placed"), ("paid", "Paid")],
                         default="placed",
                         max_length=10,
                     ),
@@ -64,6 +72,26 @@ class Migration(migrations.Migration):
                     "customer",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.PROTECT, to="shop.customer"
+                    ),
+                ),
+            ],
+        ),
+        migrations.CreateModel(
+            name="Payment",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("idempotency_key", models.CharField(max_length=100, unique=True)),
+                (
+                    "order",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="payments",
+                        to="shop.order",
                     ),
                 ),
             ],

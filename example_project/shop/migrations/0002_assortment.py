@@ -1,4 +1,4 @@
-"""Something to sell and somebody to buy it."""
+"""Add articles to sell and customers to buy them."""
 
 from django.db import migrations
 

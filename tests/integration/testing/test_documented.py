@@ -135,13 +135,13 @@ import django
 
 django.setup()
 
-from shop.results import what_became_of
+from shop.results import describe
 from shop.tasks import charge, ping, welcome
 
 welcomed, again, pinged, charged = sys.argv[1:]
 print([welcome.get_result(id).return_value for id in (welcomed, again)])
 print(ping.get_result(pinged).return_value)
-print(what_became_of(charged))
+print(describe(charged))
 """
 
 
