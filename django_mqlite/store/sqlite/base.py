@@ -86,6 +86,13 @@ class MessageRow(NamedTuple):
     dead_letter_description: str | None = None
 
 
+MESSAGE_COLUMNS = ", ".join(MessageRow._fields)
+"""The columns that a statement which returns messages selects."""
+
+M_COLUMNS = ", ".join(f"m.{column}" for column in MessageRow._fields)
+"""The same for a statement that names the table `m`."""
+
+
 def in_claim_order(rows: Iterable[tuple[Any, ...]]) -> list[MessageRow]:
     """RETURNING gives rows in id order at best; claims are promised by priority, then id."""
     return sorted(map(MessageRow._make, rows), key=lambda row: (-row.priority, row.id))

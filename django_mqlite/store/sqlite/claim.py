@@ -3,7 +3,14 @@
 import json
 from collections.abc import Sequence
 
-from .base import Connection, MessageRow, Statement, in_claim_order
+from .base import (
+    M_COLUMNS,
+    MESSAGE_COLUMNS,
+    Connection,
+    MessageRow,
+    Statement,
+    in_claim_order,
+)
 
 # Served by mqlite_messages_active (queue, blocked, priority DESC, id) WHERE state = 'active'.
 # Only heads of lines are unblocked, so a batch holds at most one message of a group without asking,
@@ -28,11 +35,8 @@ CLAIM = Statement(
                      AND (SELECT paused FROM mqlite_queues WHERE name = %(queue)s) = 0
                    ORDER BY priority DESC, id
                    LIMIT %(limit)s)
-    RETURNING id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
-              locked_at, locked_until, lock_token, locked_by, delivery_count, max_delivery_count,
-              message_id, correlation_id, reply_to, group_id, subject, content_type, properties,
-              body, errors, result, finished_at, dead_letter_reason, dead_letter_description
-    """,
+    RETURNING """
+    + MESSAGE_COLUMNS,
 )
 
 
@@ -84,11 +88,8 @@ CLAIM_DEFERRED = Statement(
                    WHERE m.queue = %(queue)s AND q.paused = 0
                      AND m.state = 'deferred' AND m.blocked = 0
                      AND (m.expires_at = 0 OR m.expires_at > %(now)s))
-    RETURNING id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
-              locked_at, locked_until, lock_token, locked_by, delivery_count, max_delivery_count,
-              message_id, correlation_id, reply_to, group_id, subject, content_type, properties,
-              body, errors, result, finished_at, dead_letter_reason, dead_letter_description
-    """,
+    RETURNING """
+    + MESSAGE_COLUMNS,
 )
 
 
@@ -115,6 +116,9 @@ def claim_deferred(
     return in_claim_order(rows)
 
 
+# The delivery counts, although the row with its count is gone.
+DELETED_COLUMNS = MESSAGE_COLUMNS.replace(" delivery_count,", " delivery_count + 1,")
+
 # Served by mqlite_messages_active, like CLAIM.
 CLAIM_AND_DELETE = Statement(
     """
@@ -125,12 +129,8 @@ CLAIM_AND_DELETE = Statement(
                      AND (SELECT paused FROM mqlite_queues WHERE name = %(queue)s) = 0
                    ORDER BY priority DESC, id
                    LIMIT %(limit)s)
-    RETURNING id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
-              locked_at, locked_until, lock_token, locked_by, delivery_count + 1,
-              max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
-              content_type, properties, body, errors, result, finished_at, dead_letter_reason,
-              dead_letter_description
-    """,
+    RETURNING """
+    + DELETED_COLUMNS,
 )
 
 
@@ -173,11 +173,9 @@ ATTEMPT_LIFE_MS = 30 * 60_000
 # Only what is still under the very lease that was granted: the rest is settled or lost.
 REPLAY_ATTEMPT = Statement(
     """
-    SELECT m.id, m.queue, m.state, m.priority, m.line, m.blocked, m.visible_at, m.enqueued_at,
-           m.expires_at, m.locked_at, m.locked_until, m.lock_token, m.locked_by, m.delivery_count,
-           m.max_delivery_count, m.message_id, m.correlation_id, m.reply_to, m.group_id, m.subject,
-           m.content_type, m.properties, m.body, m.errors, m.result, m.finished_at,
-           m.dead_letter_reason, m.dead_letter_description
+    SELECT """
+    + M_COLUMNS
+    + """
       FROM mqlite_receive_attempts AS a
      CROSS JOIN json_each(a.leases) AS lease
      CROSS JOIN mqlite_messages AS m ON m.id = json_extract(lease.value, '$[0]')

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from ...types import MAX_INTEGER, State
-from .base import Connection, MessageRow, Statement
+from .base import MESSAGE_COLUMNS, Connection, MessageRow, Statement
 
 # At work, next, later, set aside, over: the order in which a list has its states, each part served
 # by the partial index of its state, which holds all it asks for. One statement, because a page has
@@ -238,10 +238,9 @@ def _by_text(wanted: Wanted, text: str) -> list[Section]:
 # Served by mqlite_messages_active: first the heads in claim order, then those behind them.
 PEEK = Statement(
     """
-    SELECT id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
-           locked_at, locked_until, lock_token, locked_by, delivery_count, max_delivery_count,
-           message_id, correlation_id, reply_to, group_id, subject, content_type, properties,
-           body, errors, result, finished_at, dead_letter_reason, dead_letter_description
+    SELECT """
+    + MESSAGE_COLUMNS
+    + """
       FROM mqlite_messages
      WHERE queue = %(queue)s AND state = 'active'
      ORDER BY blocked, priority DESC, id
@@ -257,10 +256,9 @@ def peek(connection: Connection, queue: str, *, limit: int) -> list[MessageRow]:
 
 PEEK_DEAD_LETTERS = Statement(
     """
-    SELECT id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
-           locked_at, locked_until, lock_token, locked_by, delivery_count, max_delivery_count,
-           message_id, correlation_id, reply_to, group_id, subject, content_type, properties,
-           body, errors, result, finished_at, dead_letter_reason, dead_letter_description
+    SELECT """
+    + MESSAGE_COLUMNS
+    + """
       FROM mqlite_messages
      WHERE queue = %(queue)s AND state = 'dead_lettered'
      ORDER BY finished_at, id
@@ -278,10 +276,9 @@ def peek_dead_letters(connection: Connection, queue: str, *, limit: int) -> list
 # By the primary key: what has come since.
 ARRIVALS = Statement(
     """
-    SELECT id, queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
-           locked_at, locked_until, lock_token, locked_by, delivery_count, max_delivery_count,
-           message_id, correlation_id, reply_to, group_id, subject, content_type, properties,
-           body, errors, result, finished_at, dead_letter_reason, dead_letter_description
+    SELECT """
+    + MESSAGE_COLUMNS
+    + """
       FROM mqlite_messages
      WHERE id > %(after)s AND (%(queue)s IS NULL OR queue = %(queue)s)
      ORDER BY id

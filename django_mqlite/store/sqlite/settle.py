@@ -98,40 +98,41 @@ class Ending:
     replayed: bool = False
 
 
-# A batch of one is how a single message is completed: one statement to prove, one plan to pin.
-# A completion may say itself how long its message is kept; most leave it to the queue.
+# A single message is completed as a batch of one, so there is one statement to prove and one plan.
+# A completion may set how long its message is kept; otherwise the queue decides. The token, state and
+# deadline are checked on the row that is deleted, not only in the sub-select: with several writers
+# only that row is checked again after a wait.
 COMPLETE = Statement(
     """
-    DELETE FROM mqlite_messages
-     WHERE id IN (SELECT m.id
-                    FROM json_each(%(leases)s) AS lease
-                   CROSS JOIN mqlite_messages AS m NOT INDEXED
-                      ON m.id = json_extract(lease.value, '$[0]')
-                    JOIN mqlite_queues AS q ON q.name = m.queue
-                   WHERE m.lock_token = json_extract(lease.value, '$[1]')
-                     AND m.queue = json_extract(lease.value, '$[2]')
-                     AND m.state = 'locked' AND m.locked_until > %(now)s
-                     AND coalesce(json_extract(lease.value, '$[3]'), q.retain_completed_ms) = 0)
+    DELETE FROM mqlite_messages NOT INDEXED
+     WHERE (id, lock_token) IN (
+               SELECT m.id, json_extract(lease.value, '$[1]')
+                 FROM json_each(%(leases)s) AS lease
+                CROSS JOIN mqlite_messages AS m NOT INDEXED
+                   ON m.id = json_extract(lease.value, '$[0]')
+                 JOIN mqlite_queues AS q ON q.name = m.queue
+                WHERE m.queue = json_extract(lease.value, '$[2]')
+                  AND coalesce(json_extract(lease.value, '$[3]'), q.retain_completed_ms) = 0)
+       AND state = 'locked' AND locked_until > %(now)s
     RETURNING id
     """,
 )
 
 RETAIN = Statement(
     """
-    UPDATE mqlite_messages
+    UPDATE mqlite_messages NOT INDEXED
        SET state = 'completed', finished_at = %(now)s, kept_until = %(now)s + done.retain,
            result = done.result, lock_token = NULL, locked_until = 0
-      FROM (SELECT m.id AS completed,
+      FROM (SELECT m.id AS completed, json_extract(lease.value, '$[1]') AS token,
                    coalesce(json_extract(lease.value, '$[3]'), q.retain_completed_ms) AS retain,
                    json_extract(lease.value, '$[4]') AS result
               FROM json_each(%(leases)s) AS lease
              CROSS JOIN mqlite_messages AS m NOT INDEXED
                 ON m.id = json_extract(lease.value, '$[0]')
               JOIN mqlite_queues AS q ON q.name = m.queue
-             WHERE m.lock_token = json_extract(lease.value, '$[1]')
-               AND m.queue = json_extract(lease.value, '$[2]')
-               AND m.state = 'locked' AND m.locked_until > %(now)s) AS done
-     WHERE id = done.completed AND done.retain > 0
+             WHERE m.queue = json_extract(lease.value, '$[2]')) AS done
+     WHERE id = done.completed AND lock_token = done.token
+       AND state = 'locked' AND locked_until > %(now)s AND done.retain > 0
     RETURNING id
     """,
 )
@@ -345,17 +346,15 @@ def _ending(
 # max(): a renewal never shortens a lease that was granted for longer.
 RENEW = Statement(
     """
-    UPDATE mqlite_messages
+    UPDATE mqlite_messages NOT INDEXED
        SET locked_until = max(locked_until, %(now)s + max(%(at_least)s, coalesce(
                %(lock_duration)s,
                (SELECT lock_duration_ms FROM mqlite_queues WHERE name = queue))))
-     WHERE id IN (SELECT m.id
-                    FROM json_each(%(leases)s) AS lease
-                   CROSS JOIN mqlite_messages AS m NOT INDEXED
-                      ON m.id = json_extract(lease.value, '$[0]')
-                   WHERE m.lock_token = json_extract(lease.value, '$[1]')
-                     AND m.queue = json_extract(lease.value, '$[2]')
-                     AND m.state = 'locked' AND m.locked_until > %(now)s)
+     WHERE (id, lock_token, queue) IN (
+               SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),
+                      json_extract(value, '$[2]')
+                 FROM json_each(%(leases)s))
+       AND state = 'locked' AND locked_until > %(now)s
     RETURNING queue, id, lock_token, locked_until
     """,
 )
