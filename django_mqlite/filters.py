@@ -77,38 +77,38 @@ NAMES = frozenset(
 
 
 def check_filter(expression: str) -> None:
-    """Raise ValueError that says what is wrong with the expression; '' is everything."""
+    """Raise ValueError if the expression is not a valid filter; '' matches everything."""
     if not isinstance(expression, str):
-        raise TypeError(f"a filter is a CEL expression, not {expression!r}")
+        raise TypeError(f"A filter must be a CEL expression, not {expression!r}.")
     if len(expression) > MAX_FILTER:
-        raise ValueError(f"a filter has at most {MAX_FILTER} characters, not {len(expression)}")
+        raise ValueError(f"A filter has at most {MAX_FILTER} characters, not {len(expression)}.")
     if expression:
         compiled(expression)
 
 
 def matches(expression: str, names: dict[str, Any], *, subscription: str) -> bool:
-    """Whether the filter is true of the message. One that fails is not: closed, and logged."""
+    """Return whether the filter matches the message. A filter that fails is logged as no match."""
     try:
-        return judge(expression, names)
+        return evaluate(expression, names)
     except ImproperlyConfigured:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a filter does, the others are published to
-        logger.warning("the filter of subscription %s failed: %s", subscription, error)
+        logger.warning("The filter of subscription %s failed: %s", subscription, error)
         return False
 
 
-def judge(expression: str, names: dict[str, Any]) -> bool:
-    """Whether the filter is true of the message; raises whatever is wrong with it."""
+def evaluate(expression: str, names: dict[str, Any]) -> bool:
+    """Return whether the filter matches the message, or raise the error of the expression."""
     if not expression:
         return True
-    answer = compiled(expression).execute(names)
-    if not isinstance(answer, bool):
-        raise TypeError(f"it is {answer!r:.100} and neither true nor false")
-    return answer
+    result = compiled(expression).execute(names)
+    if not isinstance(result, bool):
+        raise TypeError(f"the result is {result!r:.100}, not true or false")
+    return result
 
 
 def names_of(message: NewMessage, *, now: int) -> dict[str, Any]:
-    """What a filter may ask of a message. Missing texts are ''."""
+    """Return the variables of a filter for this message. Missing texts are ''."""
     properties = json.loads(message.properties or "{}")
     subject = message.subject or ""
     return {
@@ -129,26 +129,26 @@ def names_of(message: NewMessage, *, now: int) -> dict[str, Any]:
 
 @lru_cache(maxsize=1_024)
 def compiled(expression: str) -> Any:
-    """The program of the expression; ValueError for wrong syntax, unknown names and high cost."""
+    """Return the compiled expression. Raises ValueError for invalid syntax, names and high cost."""
     try:
         program = _cel().compile(expression)
     except ValueError as error:
-        raise ValueError(f"{expression!r} is no CEL expression: {error}") from error
+        raise ValueError(f"{expression!r} is not a valid CEL expression: {error}") from error
     code = TEXT.sub(" ", expression)
     if code.count("+") > MAX_ADDITIONS:
-        raise ValueError(f"a filter has at most {MAX_ADDITIONS} additions, not {code.count('+')}")
+        raise ValueError(f"A filter has at most {MAX_ADDITIONS} additions, not {code.count('+')}.")
     bound = _loop_variables(code)
     unknown = sorted(set(program.variables()) - NAMES - bound)
     if unknown:
         raise ValueError(
-            f"the filter {expression!r} asks for {', '.join(unknown)}; it may ask for "
-            f"{', '.join(sorted(NAMES))}"
+            f"The filter {expression!r} uses {', '.join(unknown)}; the variables are "
+            f"{', '.join(sorted(NAMES))}."
         )
     return program
 
 
 def _loop_variables(code: str) -> set[str]:
-    """The variables of the macros; ValueError for an unknown function or a loop inside a loop."""
+    """Return the variables of macros. Raises ValueError for unknown functions and nested loops."""
     variables: set[str] = set()
     open_brackets: list[bool] = []  # whether each is a macro's
     for bracket in BRACKET.finditer(code):
@@ -160,15 +160,15 @@ def _loop_variables(code: str) -> set[str]:
             variables.add(bracket["first"] or "")
             if any(open_brackets):
                 raise ValueError(
-                    f"a filter has no {bracket['name']}() inside another loop, whose cost would "
-                    "multiply; compare with `in`, or make two subscriptions"
+                    f"A filter has no {bracket['name']}() inside another loop, because the costs "
+                    "multiply: compare with `in`, or create two subscriptions."
                 )
         open_brackets.append(is_macro)
     return variables
 
 
 def _is_macro(bracket: re.Match[str]) -> bool:
-    """Whether the bracket opens a macro; ValueError if it opens a call of an unknown function."""
+    """Return whether the bracket opens a macro. Raises ValueError for an unknown function."""
     name = bracket["name"]
     if name is None or (name == "in" and not bracket["dot"]):
         return False
@@ -176,8 +176,8 @@ def _is_macro(bracket: re.Match[str]) -> bool:
     if name not in known:
         form = "value.{}()" if bracket["dot"] else "{}()"
         raise ValueError(
-            f"a filter has no function {form.format(name)}; it may call "
-            f"{', '.join(form.format(each) for each in sorted(known))}"
+            f"A filter has no function {form.format(name)}; the functions are "
+            f"{', '.join(form.format(function) for function in sorted(known))}."
         )
     return name in MACROS
 
@@ -188,7 +188,7 @@ def _cel() -> Any:
         import cel  # noqa: PLC0415 - an extra that most projects do not need
     except ImportError as error:
         raise ImproperlyConfigured(
-            "Subscription filters need django-mqlite[filters]; without it a subscription takes "
-            "everything (filter='')."
+            "Subscription filters need the extra django-mqlite[filters]. Without it a subscription "
+            "gets every message (filter='')."
         ) from error
     return cel

@@ -1,4 +1,4 @@
-"""Whether the file's tables are the ones this release knows."""
+"""Compare the file's tables with those that this release expects."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,24 +20,24 @@ _known: set[tuple[str, str]] = set()
 
 
 def check_schema(connection: Any) -> None:
-    """Raise SchemaVersionMismatch for tables that this code is too old for; asked once per file.
+    """Raise SchemaVersionMismatch if the tables are too new for this code. Checked once per file.
 
-    Neither what a minor release has added raises the file's number, nor are older tables an error.
+    Additions of a minor release do not change the file's number, and older tables are no error.
     """
     file = (connection.alias, str(connection.settings_dict["NAME"]))
     if file in _known:
         return
-    found = store.base.schema_token(connection)
-    if found is not None and int(found) > int(SCHEMA):
-        raise SchemaVersionMismatch(found, SCHEMA)
+    file_schema = store.base.schema_token(connection)
+    if file_schema is not None and int(file_schema) > int(SCHEMA):
+        raise SchemaVersionMismatch(file_schema, SCHEMA)
     _known.add(file)
 
 
 def schema_differences(connection: Any) -> list[str]:
-    """Return what the file lacks of what its migrations have created, in words.
+    """Return descriptions of what the file lacks of the schema that its migrations create.
 
-    Additions of a newer release are no difference, and neither is a database without our tables:
-    `migrate` has yet to run there. A file that records no migrations is compared with all of them.
+    Additions of a newer release are not differences. A database without our tables has none,
+    because `migrate` has yet to run. A file without recorded migrations is compared with all.
     """
     connection.ensure_connection()
     with connection.wrap_database_errors:

@@ -1,4 +1,4 @@
-"""Messages are looked at, found and explained."""
+"""Peek at, find and explain messages. Reads only."""
 
 import re
 
@@ -7,16 +7,17 @@ from ..types import MAX_INTEGER, Explanation, Page, State, clamped
 from .base import M, Verbs, from_rows, positive, require_queue
 from .explain import explain
 
-PLACE = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
+POSITION = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
 
 
 class FindVerbs(Verbs[M]):
-    """Reading: nothing here writes."""
+    """Peek at, find and explain messages. Reads only."""
 
     def peek(self, queue: str, *, limit: int = 10) -> list[M]:
-        """The next messages of `queue` in claim order, without a lease. Raises QueueNotFound.
+        """Return the next messages of `queue` in claim order, without a lease.
 
-        First those a claim could take, then those that wait behind another of their group.
+        Claimable messages come first, then those that are blocked by another message of their
+        group. Raises QueueNotFound.
         """
         positive(limit, "limit")
         connection = self.connection
@@ -25,11 +26,11 @@ class FindVerbs(Verbs[M]):
             require_queue(connection, queue)
         return from_rows(self.model, self.database, rows)
 
-    # Django's explain() of a query is still there on the query.
+    # Overrides Django's explain() of a query, which every query set still has.
     def explain(self, id: int) -> Explanation:  # type: ignore[override]
-        """Why the message with this id has not run, what holds it, or what became of it.
+        """Return why the message has not run, what holds it, or what became of it.
 
-        A read, quick at any depth; also for an id that is not there.
+        The cost does not depend on the number of messages. The message may be deleted.
         """
         return explain(self.connection, id)
 
@@ -43,36 +44,38 @@ class FindVerbs(Verbs[M]):
         limit: int = 50,
         after: str | None = None,
     ) -> Page:
-        """A page of the ids of messages of this queue, state, group, or with this `text`.
+        """Return a page of ids of messages with this queue, state, group and `text`.
 
-        `text` is a sequence number, a message id, a correlation id or the beginning of a subject,
-        case counting. `after` is the `next` of the page before. The order is: all there are, the
-        newest first, and so are those of a group; those of a state in the order of their turn, the
-        finished ones the latest first; those of a queue by state, and those of a state by queue,
-        except dead letters, the latest first. Quick at any size, also with a million messages.
+        `text` is a sequence number, a message id, a correlation id or the beginning of a subject
+        (case-sensitive). `after` is the `next` of the previous page. The order is:
 
-        Raises QueueNotFound, and ValueError for no such state or place.
+        - all messages, and those of a group: newest first
+        - messages of a queue: by state
+        - messages of a state: by queue, except dead letters, which are newest first
+        - within a state: in the order of their turn; finished messages newest first
+
+        The cost of a page does not depend on the number of messages. Raises QueueNotFound, and
+        ValueError for an invalid state or position.
         """
         positive(limit, "limit")
         if state is not None and state not in set(State):
-            raise ValueError(f"{state!r} is none of the states {', '.join(State)}")
+            raise ValueError(f"{state!r} is not a state: use {', '.join(State)}.")
         connection = self.connection
         if queue is not None:
             require_queue(connection, queue)
-        wanted = store.find.Wanted(queue=queue, state=state, group=group, text=text)
+        criteria = store.find.Criteria(queue=queue, state=state, group=group, text=text)
         limit = min(limit, MAX_INTEGER - 1)  # one more is read, for the next page
-        ids, place = store.find.find(connection, wanted, limit=limit, place=_place(after))
-        return Page(ids=tuple(ids), next=_said(place))
+        ids, place = store.find.find(
+            connection, criteria, limit=limit, place=_parse_position(after)
+        )
+        return Page(ids=tuple(ids), next=_format_position(place))
 
     def newest_id(self) -> int:
-        """The id of the message that was stored last, there or not; 0 for none."""
+        """Return the id of the message that was stored last, even if it is deleted; 0 for none."""
         return store.explain.newest_id(self.connection)
 
     def arrivals(self, after: int, *, queue: str | None = None, limit: int = 100) -> list[M]:
-        """The first messages with an id above `after`, in the order of their ids.
-
-        Those that are gone already are not among them. Raises QueueNotFound.
-        """
+        """Return the first messages with ids above `after`, sorted. Raises QueueNotFound."""
         positive(limit, "limit")
         connection = self.connection
         if queue is not None:
@@ -81,21 +84,21 @@ class FindVerbs(Verbs[M]):
         return from_rows(self.model, self.database, rows)
 
     def data_version(self) -> int:
-        """A number that changes when another connection commits; own commits do not count."""
+        """Return a number that changes when another connection commits to the file."""
         connection = self.connection
         connection.ensure_connection()
         with connection.wrap_database_errors:
             return store.base.data_version(connection.connection)
 
 
-def _place(said: str | None) -> store.find.Place:
-    if said is None:
-        return store.find.Place()
-    match = PLACE.fullmatch(said)
+def _parse_position(text: str | None) -> store.find.Position:
+    if text is None:
+        return store.find.Position()
+    match = POSITION.fullmatch(text)
     if match is None:
-        raise ValueError(f"{said!r} is no place in a list; give the `next` of a page")
-    return store.find.Place(int(match[1]), int(match[2]) - 1)
+        raise ValueError(f"{text!r} is not a position in a list: pass the `next` of a page.")
+    return store.find.Position(int(match[1]), int(match[2]) - 1)
 
 
-def _said(place: store.find.Place | None) -> str | None:
+def _format_position(place: store.find.Position | None) -> str | None:
     return None if place is None else f"{place.section}-{place.within + 1}"

@@ -64,11 +64,11 @@ EXPECTED = {
         "INTEGER PRIMARY KEY (rowid>?)",
     },
     "explain.NEWEST_ID": set(),
-    "find.STANDING_IDS": EACH_STATE,
-    "find.DIED_IDS": {"INDEX mqlite_messages_died (finished_at>?)"},
+    "find.IDS_BY_STATE": EACH_STATE,
+    "find.DEAD_LETTER_IDS": {"INDEX mqlite_messages_died (finished_at>?)"},
     "find.NEWEST_IDS": {"INTEGER PRIMARY KEY (rowid<?)"},
     "find.GROUP_IDS": {"INDEX mqlite_messages_group_id (group_id=? AND rowid<?)"},
-    "find.REMEMBERED_IDS": {
+    "find.IDENTIFIER_IDS": {
         BY_ID,
         "INDEX mqlite_messages_message_id (message_id=?)",
         "INDEX mqlite_messages_correlation_id (correlation_id=?)",
@@ -170,7 +170,7 @@ def test_every_statement_on_messages_has_its_expected_plan():
         *(
             name
             for name in STATEMENTS
-            if name.startswith("find.") and name != "find.REMEMBERED_IDS"
+            if name.startswith("find.") and name != "find.IDENTIFIER_IDS"
         ),
         "queues.QUEUE_STATS",
         "dead_letters.NEXT_BATCH",

@@ -1,15 +1,15 @@
-"""Messages are looked at and left alone."""
+"""List and peek at messages without changing them."""
 
 from typing import Any, NamedTuple
 
 from ...types import MAX_INTEGER, State
 from .base import MESSAGE_COLUMNS, Connection, MessageRow, Statement
 
-# At work, next, later, set aside, over: the order in which a list has its states, each part served
-# by the partial index of its state, which holds all it asks for. One statement, because a page has
-# to ask them all where most of them are empty. What sorts a part is returned with it: the order of
-# a UNION ALL is nobody's promise.
-STANDING_IDS = Statement(
+# Sections in the order of a list: locked, active, scheduled, deferred, dead-lettered, completed.
+# Each section is served by the partial index of its state. They are one statement, because most of
+# them are empty and a page would have to query all of them. The sort keys are returned with each
+# row, because SQLite does not guarantee the order of a UNION ALL.
+IDS_BY_STATE = Statement(
     """
     SELECT section, name, first, second, third
       FROM (SELECT 0 AS section, q.name, m.locked_until AS first, 0 AS second, m.id AS third
@@ -79,8 +79,8 @@ STANDING_IDS = Statement(
     """,
 )
 
-# Served by mqlite_messages_died (finished_at, id): of all queues. Every time is at least 0.
-DIED_IDS = Statement(
+# Served by mqlite_messages_died (finished_at, id), which covers all queues.
+DEAD_LETTER_IDS = Statement(
     """
     SELECT id FROM mqlite_messages
      WHERE state = 'dead_lettered' AND finished_at >= 0
@@ -89,7 +89,7 @@ DIED_IDS = Statement(
     """,
 )
 
-# From id to id: an offset would read the rows it leaves out.
+# Continues from an id, because an offset would read all rows that it skips.
 NEWEST_IDS = Statement(
     """
     SELECT id FROM mqlite_messages
@@ -111,8 +111,8 @@ GROUP_IDS = Statement(
     """,
 )
 
-# Each finds a few at most, and the subject comes in order: of an index each.
-REMEMBERED_IDS = Statement(
+# A sequence number, a message id or a correlation id. Each finds few rows, by an index of its own.
+IDENTIFIER_IDS = Statement(
     """
     SELECT id FROM mqlite_messages
      WHERE (%(queue)s IS NULL OR queue = %(queue)s)
@@ -128,8 +128,8 @@ REMEMBERED_IDS = Statement(
     """,
 )
 
-# Served by mqlite_messages_subject (subject): the beginning of the subject, in its letters. The
-# greatest letter there is ends the range.
+# Served by mqlite_messages_subject (subject): the beginning of the subject, case-sensitive. The
+# greatest code point ends the range.
 SUBJECT_IDS = Statement(
     """
     SELECT id FROM mqlite_messages
@@ -143,8 +143,8 @@ SUBJECT_IDS = Statement(
 )
 
 
-class Wanted(NamedTuple):
-    """Which messages; None leaves it open. `text` is an id or the beginning of a subject."""
+class Criteria(NamedTuple):
+    """Criteria for messages; None matches all. `text` is an id or the beginning of a subject."""
 
     queue: str | None = None
     state: str | None = None
@@ -152,15 +152,15 @@ class Wanted(NamedTuple):
     text: str | None = None
 
 
-class Place(NamedTuple):
-    """Where a page begins: in which section, and how far in it; -1 is its beginning."""
+class Position(NamedTuple):
+    """The position at which a page begins: a section, and a place in it; -1 is its beginning."""
 
     section: int = 0
     within: int = -1
 
 
 class Section(NamedTuple):
-    """A part of the list with an order of its own. `by_id`: a place in it is the id before it."""
+    """A part of the list with its own order. With `by_id`, a place in it is the id before it."""
 
     statement: Statement
     values: dict[str, Any]
@@ -168,74 +168,74 @@ class Section(NamedTuple):
 
 
 def find(
-    connection: Connection, wanted: Wanted, *, limit: int, place: Place
-) -> tuple[list[int], Place | None]:
-    """The ids of one page, and where the next one begins, None for nowhere."""
-    sections = _sections(wanted)
+    connection: Connection, criteria: Criteria, *, limit: int, place: Position
+) -> tuple[list[int], Position | None]:
+    """Return the ids of one page, and the position of the next page or None."""
+    sections = _sections(criteria)
     if not sections:
-        return _standing(connection, wanted, limit=limit, place=place)
-    found: list[int] = []
+        return _page_by_state(connection, criteria, limit=limit, place=place)
+    page: list[int] = []
     for number in range(place.section, len(sections)):
         section = sections[number]
         within = place.within if number == place.section else -1
-        left = limit - len(found)
-        ids = _ids(connection, section, within, limit=left + 1)
-        found += ids[:left]
+        left = limit - len(page)
+        ids = _section_ids(connection, section, within, limit=left + 1)
+        page += ids[:left]
         if len(ids) > left:
             if left == 0:
-                return found, Place(number)
-            return found, Place(number, ids[left - 1] if section.by_id else max(within, 0) + left)
-    return found, None
+                return page, Position(number)
+            return page, Position(number, ids[left - 1] if section.by_id else max(within, 0) + left)
+    return page, None
 
 
-def _ids(connection: Connection, section: Section, within: int, *, limit: int) -> list[int]:
+def _section_ids(connection: Connection, section: Section, within: int, *, limit: int) -> list[int]:
     beginning = MAX_INTEGER if section.by_id else 0
     values = section.values | {"limit": limit, "place": beginning if within < 0 else within}
     return [id for (id,) in section.statement.all(connection, **values)]
 
 
-def _standing(
-    connection: Connection, wanted: Wanted, *, limit: int, place: Place
-) -> tuple[list[int], Place | None]:
-    """Of one queue or one state or both: the states are the sections."""
+def _page_by_state(
+    connection: Connection, criteria: Criteria, *, limit: int, place: Position
+) -> tuple[list[int], Position | None]:
+    """Return a page of one queue, one state or both; each state is a section."""
     within = max(place.within, 0)
-    rows = STANDING_IDS.all(
+    rows = IDS_BY_STATE.all(
         connection,
-        queue=wanted.queue,
-        state=wanted.state,
+        queue=criteria.queue,
+        state=criteria.state,
         section=place.section,
         place=within,
         limit=limit + 1,
     )
     page = sorted(rows)[:limit]
-    ids = [abs(row[-1]) for row in page]  # the latest first is by the id below zero
+    ids = [abs(row[-1]) for row in page]  # newest first is sorted by negative ids
     if len(rows) <= limit:
         return ids, None
     section = page[-1][0]
     taken = sum(row[0] == section for row in page)
-    return ids, Place(section, taken + (within if section == place.section else 0))
+    return ids, Position(section, taken + (within if section == place.section else 0))
 
 
-def _sections(wanted: Wanted) -> list[Section]:
-    """None of them for the messages of a queue or a state."""
-    if wanted.text:
-        return _by_text(wanted, wanted.text)
-    if wanted.group is not None:
-        return [Section(GROUP_IDS, wanted._asdict(), by_id=True)]
-    if wanted.queue is None and wanted.state is None:
+def _sections(criteria: Criteria) -> list[Section]:
+    """Return the sections of the list; [] for messages of a queue or a state."""
+    if criteria.text:
+        return _by_text(criteria, criteria.text)
+    if criteria.group is not None:
+        return [Section(GROUP_IDS, criteria._asdict(), by_id=True)]
+    if criteria.queue is None and criteria.state is None:
         return [Section(NEWEST_IDS, {}, by_id=True)]
-    if wanted.queue is None and wanted.state == State.DEAD_LETTERED:
-        return [Section(DIED_IDS, {})]
+    if criteria.queue is None and criteria.state == State.DEAD_LETTERED:
+        return [Section(DEAD_LETTER_IDS, {})]
     return []
 
 
-def _by_text(wanted: Wanted, text: str) -> list[Section]:
+def _by_text(criteria: Criteria, text: str) -> list[Section]:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
-    values = wanted._asdict()
-    return [Section(REMEMBERED_IDS, values | {"number": number}), Section(SUBJECT_IDS, values)]
+    values = criteria._asdict()
+    return [Section(IDENTIFIER_IDS, values | {"number": number}), Section(SUBJECT_IDS, values)]
 
 
-# Served by mqlite_messages_active: first the heads in claim order, then those behind them.
+# Served by mqlite_messages_active: claimable messages in claim order, then blocked ones.
 PEEK = Statement(
     """
     SELECT """
@@ -250,7 +250,7 @@ PEEK = Statement(
 
 
 def peek(connection: Connection, queue: str, *, limit: int) -> list[MessageRow]:
-    """The next messages in claim order, without a lease and without counting a delivery."""
+    """Return the next messages in claim order, without a lease or a delivery."""
     return [MessageRow._make(row) for row in PEEK.all(connection, queue=queue, limit=limit)]
 
 
@@ -268,12 +268,12 @@ PEEK_DEAD_LETTERS = Statement(
 
 
 def peek_dead_letters(connection: Connection, queue: str, *, limit: int) -> list[MessageRow]:
-    """The oldest dead letters of the queue."""
+    """Return the oldest dead letters of the queue."""
     rows = PEEK_DEAD_LETTERS.all(connection, queue=queue, limit=limit)
     return [MessageRow._make(row) for row in rows]
 
 
-# By the primary key: what has come since.
+# Served by the primary key.
 ARRIVALS = Statement(
     """
     SELECT """
@@ -290,6 +290,6 @@ ARRIVALS = Statement(
 def arrivals(
     connection: Connection, queue: str | None, *, after: int, limit: int
 ) -> list[MessageRow]:
-    """The first messages of the queue, or of any, that were stored after the one with that id."""
+    """Return the first messages with an id above `after`, of one queue or of all."""
     rows = ARRIVALS.all(connection, queue=queue, after=after, limit=limit)
     return [MessageRow._make(row) for row in rows]

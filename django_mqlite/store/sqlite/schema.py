@@ -1,4 +1,4 @@
-"""The shape of the tables: what can be compared, however a tool has written the SQL down."""
+"""The shape of the tables, comparable however a tool has formatted their SQL."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ TOKEN = re.compile(
 
 
 class Fact(NamedTuple):
-    """Something that an object of the schema has, in words."""
+    """A fact about an object of the schema: a column, a constraint, the text of a trigger."""
 
     object: str
     what: str
@@ -60,11 +60,11 @@ def _facts(driver: Any, kind: str, name: str, sql: str) -> Iterator[Fact]:
         yield Fact(named, f"{own} REFERENCES {table} ({other}) ON DELETE {on_delete}")
     for (columns,) in driver.execute(UNIQUE, (name,)).fetchall():
         yield Fact(named, f"UNIQUE ({columns})")
-    yield from (Fact(named, what) for what in _written(sql))
+    yield from (Fact(named, what) for what in _facts_in_sql(sql))
 
 
-def _written(sql: str) -> Iterator[str]:
-    """What no pragma tells of a table: its CHECK constraints and its kind."""
+def _facts_in_sql(sql: str) -> Iterator[str]:
+    """Return the facts that no pragma reports: CHECK constraints and the kind of the table."""
     tokens = list(_tokens(sql))
     for place, word in enumerate(tokens):
         if word == "check":
@@ -74,7 +74,7 @@ def _written(sql: str) -> Iterator[str]:
 
 
 def _parenthesis(tokens: list[str]) -> Iterator[str]:
-    """The tokens up to the parenthesis that closes the first one."""
+    """Return the tokens up to the parenthesis that closes the first one."""
     depth = 0
     for token in tokens:
         yield token
@@ -84,7 +84,7 @@ def _parenthesis(tokens: list[str]) -> Iterator[str]:
 
 
 def _tokens(sql: str) -> Iterator[str]:
-    """The words of a statement without comments, quoted names and unquoted ones alike."""
+    """Return the tokens of a statement without comments, and names without their quotes."""
     for token in TOKEN.findall(sql):
         if token.startswith(("--", "/*")):
             continue

@@ -145,8 +145,8 @@ def test_subscription_form_changes_only_the_filter(editor, db):
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("filter", "subject ==", "is no CEL expression"),
-        ("filter", "colour == 'red'", "asks for colour"),
+        ("filter", "subject ==", "is not a valid CEL expression"),
+        ("filter", "colour == 'red'", "uses colour"),
         ("topic", "a b", "is no queue name"),
         ("subscription", "", "required"),
     ],

@@ -167,8 +167,8 @@ def test_a_queue_is_subscribed_to_a_topic(db):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("orders", "stock", "--filter", "subject ="), "no CEL expression"),
-        (("orders", "stock", "--filter", "colour == 1"), "asks for colour"),
+        (("orders", "stock", "--filter", "subject ="), "not a valid CEL expression"),
+        (("orders", "stock", "--filter", "colour == 1"), "uses colour"),
         (("orders", "jobs"), "taken by a queue"),
         (("orders", "a b"), "no queue name"),
     ],
@@ -221,7 +221,7 @@ def test_a_bar_shows_how_far_it_has_come_on_a_terminal_and_not_in_the_answer(que
     ("arguments", "said"),
     [
         (("list", "--state", "asleep"), "invalid choice: 'asleep'"),
-        (("list", "--after", "x"), "'x' is no place in a list"),
+        (("list", "--after", "x"), "'x' is not a position in a list"),
         (("list", "job"), "Did you mean 'jobs'"),
         (("list", "--limit", "0"), "0 is not between 1 and"),
         (("why",), "required: ID"),
