@@ -99,9 +99,9 @@ class Ending:
 
 
 # A single message is completed as a batch of one, so there is one statement to prove and one plan.
-# A completion may set how long its message is kept; otherwise the queue decides. The token, state and
-# deadline are checked on the row that is deleted, not only in the sub-select: with several writers
-# only that row is checked again after a wait.
+# A completion may set how long its message is kept; otherwise the queue decides. The token, state
+# and deadline are checked on the row that is deleted, not only in the sub-select: with several
+# writers only that row is checked again after a wait.
 COMPLETE = Statement(
     """
     DELETE FROM mqlite_messages NOT INDEXED
