@@ -162,7 +162,7 @@ def test_dead_letter_is_read_and_redriven(page, site, boss, shoot):
         page.get_by_role("link", name=str(letter.pk), exact=True).click()
         page.get_by_text("CardDeclined").first.click()
         assert "raise CardDeclined" in page.inner_text("main")
-        assert "is a dead letter" in page.get_by_role("region", name="Why").inner_text()
+        assert "became a dead letter" in page.get_by_role("region", name="Why").inner_text()
         page.locator("details summary").first.click()
         shoot("message")
 
