@@ -12,7 +12,7 @@ from tests.support.source import PACKAGE, ROOT
 
 PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 SPOKEN_OF = re.compile(r"`manage\.py (runworker|runreaper|mqlite)\b([^`]*)`")
-CODE = re.compile(r'(?:_because\(\s*message,\s*|code=)"(\w+)"')
+CODE = re.compile(r'(?:_explanation\(\s*\w+,\s*|code ?= ?|code, text = )"(\w+)"')
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
