@@ -20,7 +20,7 @@ from .base import (
 # bits; the id behind it makes the token of one message worthless for another of the same batch.
 CLAIM = Statement(
     """
-    UPDATE mqlite_messages
+    UPDATE mqlite_messages NOT INDEXED
        SET state = 'locked',
            locked_at = %(now)s,
            locked_until = %(now)s + max(%(at_least)s, coalesce(
@@ -35,6 +35,7 @@ CLAIM = Statement(
                      AND (SELECT paused FROM mqlite_queues WHERE name = %(queue)s) = 0
                    ORDER BY priority DESC, id
                    LIMIT %(limit)s)
+       AND state = 'active' AND blocked = 0
     RETURNING """
     + MESSAGE_COLUMNS,
 )
@@ -72,7 +73,7 @@ def claim(  # noqa: PLR0913 - the parameters of the statement
 # the head waits until its group is free.
 CLAIM_DEFERRED = Statement(
     """
-    UPDATE mqlite_messages
+    UPDATE mqlite_messages NOT INDEXED
        SET state = 'locked',
            locked_at = %(now)s,
            locked_until = %(now)s + coalesce(
@@ -88,6 +89,7 @@ CLAIM_DEFERRED = Statement(
                    WHERE m.queue = %(queue)s AND q.paused = 0
                      AND m.state = 'deferred' AND m.blocked = 0
                      AND (m.expires_at = 0 OR m.expires_at > %(now)s))
+       AND state = 'deferred' AND blocked = 0
     RETURNING """
     + MESSAGE_COLUMNS,
 )
@@ -122,13 +124,14 @@ DELETED_COLUMNS = MESSAGE_COLUMNS.replace(" delivery_count,", " delivery_count +
 # Served by mqlite_messages_active, like CLAIM.
 CLAIM_AND_DELETE = Statement(
     """
-    DELETE FROM mqlite_messages
+    DELETE FROM mqlite_messages NOT INDEXED
      WHERE id IN (SELECT id FROM mqlite_messages
                    WHERE queue = %(queue)s AND state = 'active' AND blocked = 0
                      AND (expires_at = 0 OR expires_at > %(now)s)
                      AND (SELECT paused FROM mqlite_queues WHERE name = %(queue)s) = 0
                    ORDER BY priority DESC, id
                    LIMIT %(limit)s)
+       AND state = 'active' AND blocked = 0
     RETURNING """
     + DELETED_COLUMNS,
 )

@@ -28,40 +28,45 @@ def released_rows(rows: Iterable[tuple[Any, ...]]) -> list[Released]:
     return [Released(**dict(zip(names, row, strict=True))) for row in rows]
 
 
-# Served by mqlite_messages_locked (queue, locked_until) WHERE state = 'locked', one seek per queue.
-# CROSS JOIN keeps the queues outside: inside, the planner would walk every lease there is.
-#
-# The same rule as abandon: the delivery was counted when it was claimed, so a message whose worker
-# dies every time still reaches its bound.
-RELEASE_EXPIRED = Statement(
-    """
-    UPDATE mqlite_messages AS m
-       SET state = CASE WHEN m.delivery_count >= bound THEN 'dead_lettered' ELSE 'active' END,
-           finished_at = CASE WHEN m.delivery_count >= bound THEN %(now)s ELSE 0 END,
-           dead_letter_reason =
-               CASE WHEN m.delivery_count >= bound THEN 'MaxDeliveryCountExceeded' END,
-           dead_letter_description =
-               CASE WHEN m.delivery_count >= bound
-                    THEN 'the lease of delivery ' || m.delivery_count || ' ran out' END,
+# Written once: what every statement that ends a lease without a settle does. The delivery was
+# counted when it was claimed, so a message whose worker dies each time still reaches its limit. The
+# statement that joins this text defines `spent` (no delivery is left) for the row `m`.
+END_LEASE = """
+       SET state = CASE WHEN spent THEN 'dead_lettered' ELSE 'active' END,
+           finished_at = CASE WHEN spent THEN %(now)s ELSE 0 END,
+           dead_letter_reason = CASE WHEN spent THEN 'MaxDeliveryCountExceeded' END,
            errors = json_insert(
                CASE WHEN json_array_length(m.errors) >= %(max_errors)s
                     THEN json_remove(m.errors, '$[0]')
                     ELSE coalesce(m.errors, '[]') END, '$[#]',
                json_object(
-                   'class', 'django_mqlite.exceptions.LeaseExpired',
-                   'message', 'the worker neither settled nor renewed in time',
+                   'class', 'django_mqlite.exceptions.' || %(error_class)s,
+                   'message', %(reason)s,
                    'delivery', m.delivery_count,
                    'worker', m.locked_by,
                    'started_at', m.locked_at,
                    'failed_at', %(now)s)),
-           lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0
+           lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0"""
+
+# Served by mqlite_messages_locked (queue, locked_until) WHERE state = 'locked', one seek per queue.
+# CROSS JOIN keeps the queues outside: inside, the planner would walk every lease there is.
+RELEASE_EXPIRED = Statement(
+    """
+    UPDATE mqlite_messages AS m NOT INDEXED
+    """
+    + END_LEASE
+    + """,
+           dead_letter_description =
+               CASE WHEN spent
+                    THEN 'the lease of delivery ' || m.delivery_count || ' ran out' END
       FROM (SELECT id AS bounded,
-                   coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS bound
+                   e.delivery_count >=
+                       coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS spent
               FROM mqlite_queues AS q
              CROSS JOIN mqlite_messages AS e INDEXED BY mqlite_messages_locked ON e.queue = q.name
              WHERE e.state = 'locked' AND e.locked_until <= %(now)s
              LIMIT %(limit)s)
-     WHERE m.id = bounded
+     WHERE m.id = bounded AND m.state = 'locked' AND m.locked_until <= %(now)s
     RETURNING queue, id, state, delivery_count, content_type, subject
     """,
 )
@@ -69,7 +74,14 @@ RELEASE_EXPIRED = Statement(
 
 def release_expired(connection: Connection, *, now: int, limit: int) -> list[Released]:
     """Make at most `limit` messages whose lease ran out claimable again, or dead letters."""
-    rows = RELEASE_EXPIRED.all(connection, now=now, limit=limit, max_errors=MAX_ERRORS)
+    rows = RELEASE_EXPIRED.all(
+        connection,
+        now=now,
+        limit=limit,
+        error_class="LeaseExpired",
+        reason="the worker neither settled nor renewed in time",
+        max_errors=MAX_ERRORS,
+    )
     return released_rows(rows)
 
 
@@ -77,34 +89,22 @@ def release_expired(connection: Connection, *, now: int, limit: int) -> list[Rel
 # would only cost time. Few messages are locked at once, so the worker's name needs no index.
 RELEASE_WORKER = Statement(
     """
-    UPDATE mqlite_messages AS m
-       SET state = CASE WHEN m.delivery_count >= bound THEN 'dead_lettered' ELSE 'active' END,
-           finished_at = CASE WHEN m.delivery_count >= bound THEN %(now)s ELSE 0 END,
-           dead_letter_reason =
-               CASE WHEN m.delivery_count >= bound THEN 'MaxDeliveryCountExceeded' END,
+    UPDATE mqlite_messages AS m NOT INDEXED
+    """
+    + END_LEASE
+    + """,
            dead_letter_description =
-               CASE WHEN m.delivery_count >= bound
-                    THEN 'the worker of delivery ' || m.delivery_count || ' died' END,
-           errors = json_insert(
-               CASE WHEN json_array_length(m.errors) >= %(max_errors)s
-                    THEN json_remove(m.errors, '$[0]')
-                    ELSE coalesce(m.errors, '[]') END, '$[#]',
-               json_object(
-                   'class', 'django_mqlite.exceptions.WorkerDied',
-                   'message', %(reason)s,
-                   'delivery', m.delivery_count,
-                   'worker', m.locked_by,
-                   'started_at', m.locked_at,
-                   'failed_at', %(now)s)),
-           lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0
+               CASE WHEN spent
+                    THEN 'the worker of delivery ' || m.delivery_count || ' died' END
       FROM (SELECT id AS bounded,
-                   coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS bound
+                   e.delivery_count >=
+                       coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS spent
               FROM mqlite_queues AS q
              CROSS JOIN mqlite_messages AS e INDEXED BY mqlite_messages_locked
                 ON e.queue = q.name
              WHERE e.state = 'locked' AND e.locked_by = %(worker)s
              LIMIT %(limit)s)
-     WHERE m.id = bounded
+     WHERE m.id = bounded AND m.state = 'locked' AND m.locked_by = %(worker)s
     RETURNING queue, id, state, delivery_count, content_type, subject
     """,
 )
@@ -117,6 +117,7 @@ def release_worker(
     rows = RELEASE_WORKER.all(
         connection,
         worker=worker,
+        error_class="WorkerDied",
         reason=reason,
         now=now,
         limit=limit,
@@ -128,13 +129,14 @@ def release_worker(
 # Served by mqlite_messages_scheduled (queue, visible_at) WHERE state = 'scheduled', like above.
 ACTIVATE_DUE = Statement(
     """
-    UPDATE mqlite_messages
+    UPDATE mqlite_messages NOT INDEXED
        SET state = 'active'
      WHERE id IN (SELECT m.id
                     FROM mqlite_queues AS q
                    CROSS JOIN mqlite_messages AS m ON m.queue = q.name
                    WHERE m.state = 'scheduled' AND m.visible_at <= %(now)s
                    LIMIT %(limit)s)
+       AND state = 'scheduled' AND visible_at <= %(now)s
     """,
 )
 
@@ -167,15 +169,13 @@ def expired(connection: Connection, *, now: int, limit: int) -> tuple[list[int],
 
 BURY_EXPIRED = Statement(
     """
-    UPDATE mqlite_messages
+    UPDATE mqlite_messages NOT INDEXED
        SET state = 'dead_lettered', blocked = 0, finished_at = %(now)s,
            dead_letter_reason = 'TTLExpired',
            dead_letter_description = 'its time to live was over before it was handled'
-     WHERE id IN (SELECT m.id
-                    FROM json_each(%(ids)s) AS wanted
-                   CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = wanted.value
-                   WHERE m.expires_at > 0 AND m.expires_at <= %(now)s
-                     AND m.state IN ('active', 'deferred', 'scheduled'))
+     WHERE id IN (SELECT value FROM json_each(%(ids)s))
+       AND expires_at > 0 AND expires_at <= %(now)s
+       AND state IN ('active', 'deferred', 'scheduled')
     RETURNING queue, id, state, delivery_count, content_type, subject
     """,
 )
@@ -189,12 +189,10 @@ def bury_expired(connection: Connection, ids: Sequence[int], *, now: int) -> lis
 
 DISCARD_EXPIRED = Statement(
     """
-    DELETE FROM mqlite_messages
-     WHERE id IN (SELECT m.id
-                    FROM json_each(%(ids)s) AS wanted
-                   CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = wanted.value
-                   WHERE m.expires_at > 0 AND m.expires_at <= %(now)s
-                     AND m.state IN ('active', 'deferred', 'scheduled'))
+    DELETE FROM mqlite_messages NOT INDEXED
+     WHERE id IN (SELECT value FROM json_each(%(ids)s))
+       AND expires_at > 0 AND expires_at <= %(now)s
+       AND state IN ('active', 'deferred', 'scheduled')
     """,
 )
 
@@ -239,33 +237,19 @@ def held_token(connection: Connection, id: int) -> str | None:
     return row[0] if row else None
 
 
-# The same rule as abandon and the reaper: the delivery was counted when it was claimed, and the
-# last one that the bound allows was the last one.
 RELEASE_LEASE = Statement(
     """
     UPDATE mqlite_messages AS m NOT INDEXED
-       SET state = CASE WHEN m.delivery_count >= bound THEN 'dead_lettered' ELSE 'active' END,
-           finished_at = CASE WHEN m.delivery_count >= bound THEN %(now)s ELSE 0 END,
-           dead_letter_reason =
-               CASE WHEN m.delivery_count >= bound THEN 'MaxDeliveryCountExceeded' END,
+    """
+    + END_LEASE
+    + """,
            dead_letter_description =
-               CASE WHEN m.delivery_count >= bound
-                    THEN 'the lease of delivery ' || m.delivery_count || ' was ended by hand' END,
-           errors = json_insert(
-               CASE WHEN json_array_length(m.errors) >= %(max_errors)s
-                    THEN json_remove(m.errors, '$[0]')
-                    ELSE coalesce(m.errors, '[]') END, '$[#]',
-               json_object(
-                   'class', 'django_mqlite.exceptions.LeaseReleased',
-                   'message', %(reason)s,
-                   'delivery', m.delivery_count,
-                   'worker', m.locked_by,
-                   'started_at', m.locked_at,
-                   'failed_at', %(now)s)),
-           lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0
+               CASE WHEN spent
+                    THEN 'the lease of delivery ' || m.delivery_count || ' was ended by hand' END
       FROM (SELECT id AS bounded,
-                   coalesce(nullif(mqlite_messages.max_delivery_count, 0),
-                            mqlite_queues.max_delivery_count) AS bound
+                   delivery_count >=
+                       coalesce(nullif(mqlite_messages.max_delivery_count, 0),
+                                mqlite_queues.max_delivery_count) AS spent
               FROM mqlite_messages JOIN mqlite_queues ON name = queue
              WHERE id = %(id)s)
      WHERE m.id = bounded AND m.lock_token = %(lock_token)s AND m.state = 'locked'
@@ -282,6 +266,7 @@ def release_lease(
         connection,
         id=id,
         lock_token=lock_token,
+        error_class="LeaseReleased",
         reason=reason,
         now=now,
         max_errors=MAX_ERRORS,
@@ -298,27 +283,15 @@ MAX_UNCOUNTED_INTERRUPTIONS = 10
 INTERRUPT = Statement(
     """
     UPDATE mqlite_messages AS m NOT INDEXED
-       SET state = CASE WHEN spent THEN 'dead_lettered' ELSE 'active' END,
-           finished_at = CASE WHEN spent THEN %(now)s ELSE 0 END,
-           dead_letter_reason = CASE WHEN spent THEN 'MaxDeliveryCountExceeded' END,
+    """
+    + END_LEASE
+    + """,
            dead_letter_description =
                CASE WHEN spent
                     THEN 'delivery ' || m.delivery_count || ' was interrupted, as were '
                          || m.interruptions || ' before' END,
            delivery_count = m.delivery_count - uncounted,
-           interruptions = m.interruptions + 1,
-           errors = json_insert(
-               CASE WHEN json_array_length(m.errors) >= %(max_errors)s
-                    THEN json_remove(m.errors, '$[0]')
-                    ELSE coalesce(m.errors, '[]') END, '$[#]',
-               json_object(
-                   'class', 'django_mqlite.exceptions.Interrupted',
-                   'message', %(reason)s,
-                   'delivery', m.delivery_count,
-                   'worker', m.locked_by,
-                   'started_at', m.locked_at,
-                   'failed_at', %(now)s)),
-           lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0
+           interruptions = m.interruptions + 1
       FROM (SELECT e.id AS interrupted,
                    json_extract(lease.value, '$[1]') AS token,
                    json_extract(lease.value, '$[2]') AS of_queue,
@@ -347,6 +320,7 @@ def interrupt(
     rows = INTERRUPT.all(
         connection,
         leases=encode_leases(leases),
+        error_class="Interrupted",
         reason=reason,
         now=now,
         max_errors=MAX_ERRORS,
