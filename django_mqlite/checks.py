@@ -118,7 +118,7 @@ def imported_handlers() -> Mapping[str, Handler]:
 
 
 def is_readable() -> bool:
-    """Whether check_settings has nothing to say; the other checks would only stumble."""
+    """Return whether check_settings finds no mistake; the other checks need valid settings."""
     return not check_settings()
 
 
@@ -181,7 +181,7 @@ def _check_version(connection: Any) -> list[CheckMessage]:
 
 
 def mode_of(connection: Any) -> str:
-    """How transactions begin; the engine's default is known only to the connection."""
+    """Return the transaction mode; only the connection knows the default of its engine."""
     connection.get_connection_params()  # opens nothing
     return str(connection.transaction_mode or "DEFERRED")
 

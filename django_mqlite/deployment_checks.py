@@ -35,7 +35,7 @@ NETWORK = frozenset(
 @register("mqlite")
 @with_link
 def check_deployment(**_: Any) -> list[CheckMessage]:
-    """What can be told without opening the database."""
+    """Check what can be checked without opening the database."""
     if not is_readable():
         return []
     connection: Any = connections[checked_alias()]

@@ -31,7 +31,7 @@ def sidecar(path: Path, suffix: str) -> Path:
 
 
 def doorbell_path(using: str) -> Path | None:
-    """Where the doorbell of this database hangs; None for a database that is not a file."""
+    """Return the path of the database's doorbell, or None if the database is not a file."""
     return _beside(str(connections[using].settings_dict["NAME"]))
 
 

@@ -1,4 +1,4 @@
-"""What is remembered of a failed delivery."""
+"""Exceptions, and the text of an error that is stored with a failed delivery."""
 
 import copyreg
 import json
@@ -173,15 +173,15 @@ class HandlersNotImported(MqliteError):
 
 
 class DeliveryFailed(MqliteError):
-    """What a delivery failed of, where whoever abandoned it has given a text and no error."""
+    """The error of a delivery that was abandoned with a text instead of an exception."""
 
 
 class DeadLettered(MqliteError):
-    """Why a message is a dead letter that did not fail in a delivery."""
+    """The reason of a dead letter that did not fail in a delivery."""
 
 
 class HandlerThreadDied(MqliteError):
-    """What a delivery failed of: an exception raised from outside has ended its thread."""
+    """The handler's thread was ended by an exception that was raised from outside."""
 
     def __init__(self) -> None:
         super().__init__("the thread of the handler was killed from outside")
@@ -199,19 +199,19 @@ class TransactionLeftOpen(MqliteError):
 
 
 class LeaseExpired(MqliteError):
-    """What a delivery failed of: its worker neither settled nor renewed in time."""
+    """The lease expired: the worker neither settled nor renewed it in time."""
 
 
 class LeaseReleased(MqliteError):
-    """What a delivery failed of: somebody has ended its lease by hand."""
+    """The lease was released by an operator."""
 
 
 class Interrupted(MqliteError):
-    """What ended a delivery: its worker had to stop before the handler had returned."""
+    """The worker had to stop before the handler returned."""
 
 
 class WorkerDied(MqliteError):
-    """What a delivery failed of: the process of its worker is gone."""
+    """The process of the worker died."""
 
 
 class SchemaVersionMismatch(MqliteError):
@@ -257,7 +257,7 @@ MAX_FRAMELESS = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorDetails:
-    """What an error says, asked for once; `short` is for a line."""
+    """The texts of an error, evaluated once; `short` fits on one line."""
 
     kind: str
     message: str
@@ -294,12 +294,12 @@ def describe_error(error: BaseException | str) -> ErrorDetails:
 
 
 def is_error(error: object) -> TypeGuard[BaseException]:
-    """What isinstance() says, without asking a `__class__` that may be a property."""
+    """Return whether it is an exception, without reading `__class__`, which may be a property."""
     return issubclass(type(error), BaseException)
 
 
 def _class_path(kind: type) -> str:
-    """Where the class is defined and its name."""
+    """Return the dotted path of the class."""
     return _exact(f"{kind.__module__}.{kind.__qualname__}")
 
 
@@ -319,7 +319,7 @@ def storable(text: object) -> str:
 
 
 def text_of(error: object) -> str:
-    """What it says, whatever `__str__` does."""
+    """Return the text of the error, even if its `__str__` raises."""
     return ask(lambda: _exact(str(error)), _broken("__str__"))
 
 

@@ -1,4 +1,4 @@
-"""Which function handles which message: by its queue, or by its kind."""
+"""The registry of handlers, by queue and by kind of message."""
 
 import inspect
 import traceback
@@ -49,12 +49,12 @@ class Handler:
 
     @property
     def path(self) -> str:
-        """Where it is defined, for people."""
+        """The dotted path of the function, for messages."""
         return f"{self.function.__module__}.{getattr(self.function, '__qualname__', '?')}"
 
     @property
     def is_generator(self) -> bool:
-        """Whether calling the function, or the object that it is, runs nothing of its body."""
+        """Whether the handler is a generator function, so that a call would not run its body."""
         of_class = type(self.function).__call__
         return is_generator_function(self.function) or is_generator_function(of_class)
 
@@ -150,7 +150,7 @@ def _is_imported(module: Mapping[str, Any]) -> bool:
 
 
 def _replaces(new: Handler, old: Handler) -> bool:
-    """Whether this is the old handler again: the same function, or its module is imported again.
+    """Return whether this is the old handler: the same function, or its module imported again.
 
     The path alone does not tell: functions behind one decorator share the path of its wrapper.
     """
@@ -237,7 +237,7 @@ def queues_of_kinds() -> set[str]:
 
 
 def handler_of(message: Any, handlers: Mapping[str, Handler]) -> Handler:
-    """What handles the message; where nothing does, a handler that says so by raising NoHandler."""
+    """Return the handler of the message, or one that raises NoHandler if there is none."""
     if message.read_error is not None:
         return Handler(queue=message.queue, function=_raise_read_error)
     kind = _kinds.get(message.content_type or "")
@@ -284,5 +284,5 @@ def _rejection(error: Reject) -> Rejection:
 
 
 def _asked_delay(error: Retry) -> int | None:
-    """What the handler asked for; its queue's backoff where that is no length of time."""
+    """Return the requested delay, or None (the queue's backoff) if it is not a valid duration."""
     return ask(lambda: milliseconds(error.delay, "Retry(delay=…)"), lambda broken: None)

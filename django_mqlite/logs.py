@@ -1,4 +1,4 @@
-"""What workers tell, and log records of a handler that say which message it was handling."""
+"""Logging of workers, and a filter that adds the current message to log records."""
 
 import logging
 from contextvars import ContextVar

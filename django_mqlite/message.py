@@ -124,7 +124,7 @@ def shown(value: object) -> str:
 
 
 def decode(body: bytes, content_type: str | None) -> Any:
-    """What `content_type` says: parsed JSON, text, or the bytes themselves."""
+    """Decode the body by its content type: parsed JSON, text, or the bytes themselves."""
     kind = (content_type or BYTES).partition(";")[0].strip().lower()
     if kind == JSON or kind.endswith("+json"):
         return json.loads(body)
@@ -141,7 +141,7 @@ LAST_VISIBLE_AT = 221_845_392_000_000
 
 
 class MessageOptions(TypedDict, total=False):
-    """What enqueue() takes besides queue and data. Lengths of time are timedeltas or seconds."""
+    """The options of enqueue() besides queue and data; durations are timedeltas or seconds."""
 
     delay: Duration | None
     """Deliver it after so long; not together with `visible_at`."""

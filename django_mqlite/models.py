@@ -176,7 +176,7 @@ class Queue(GuardedModel):
 
     @property
     def lock_duration(self) -> timedelta:
-        """How long a lease lasts unless the claim says otherwise."""
+        """The duration of a lease, unless the claim sets its own."""
         return timedelta(milliseconds=self.lock_duration_ms)
 
     def pause(self) -> bool:
@@ -291,7 +291,7 @@ class Message(GuardedModel):
 
     @property
     def lease_fingerprint(self) -> str | None:
-        """What release() needs to know of the lease that was read with the row; None without one.
+        """The fingerprint of the lease that was read with the row, for release(); None without one.
 
         It may be shown: unlike the lock token it settles nothing.
         """
@@ -339,7 +339,7 @@ class Message(GuardedModel):
         self._settle("defer", Deferral())
 
     def explain(self) -> Explanation:
-        """Why it has not run, what holds it, or what became of it, as the database says now."""
+        """Explain why the message has not run, what holds it, or what became of it."""
         return self._manager().explain(self.pk)
 
     def cancel(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a queue may be called, and what somebody meant who got a name wrong."""
+"""Queue names: validation, and suggestions for wrong ones."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Which file SQLite opens by a name or a URI."""
+"""The file that SQLite opens for a name or URI."""
 
 from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlsplit

@@ -1,4 +1,4 @@
-"""What is told of messages that were given back by others than their holders."""
+"""The public signals, and the functions that send them after commit."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial

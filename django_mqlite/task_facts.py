@@ -26,7 +26,7 @@ class NotATask(ValueError):
 
 
 class Status(StrEnum):
-    """Where a task stands; the names are the tasks framework's."""
+    """The status of a task, named as in the tasks framework."""
 
     READY = "READY"
     RUNNING = "RUNNING"
@@ -59,7 +59,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFacts:
-    """What a message says of its task. `worker_ids` has one entry for each attempt, in order.
+    """The facts about a message's task. `worker_ids` has one entry per attempt, in order.
 
     `options` are those that this call has set beyond the framework's, as the backend wrote them.
     """
@@ -84,12 +84,12 @@ class TaskFacts:
 
     @property
     def attempts(self) -> int:
-        """How often the task was begun, also before a redrive."""
+        """The number of attempts, including those before a redrive."""
         return len(self.worker_ids)
 
 
 def is_task(message: "Message") -> bool:
-    """Whether task_facts() has something to say of it."""
+    """Return whether the message is a task's."""
     return message.content_type == TASK
 
 
@@ -177,7 +177,7 @@ def _worker_ids(message: "Message", failures: Iterable[Failure]) -> list[str]:
 
 
 def _unattempted_end(message: "Message", failures: list[Failure]) -> list[Failure]:
-    """Why a dead letter is one, where no attempt has said so: its time to live was over, say."""
+    """Return the reason of a dead letter that no attempt explains, such as an expired TTL."""
     if message.state != State.DEAD_LETTERED:
         return []
     if failures and failures[-1].failed_at == message.finished_at:

@@ -1,4 +1,4 @@
-"""How long a failed message rests before its next delivery."""
+"""Time: the clock, durations, backoff, and conversions of epoch milliseconds."""
 
 import time
 from collections.abc import Iterator

@@ -70,7 +70,7 @@ def write_lock(using: str) -> Iterator[tuple[Any, int]]:
 
 
 def _holds_write_lock(connection: Any) -> bool:
-    """Whether the caller's transaction began IMMEDIATE, so that it has the write lock for sure.
+    """Return whether the caller's transaction began as IMMEDIATE and so holds the write lock.
 
     Where autocommit is off, the driver has begun it or has not even done that.
     """
@@ -108,7 +108,7 @@ def yield_to_other_writers(using: str) -> Iterator[None]:
 
 
 def in_callers_transaction(using: str) -> bool:
-    """Whether the caller has a transaction open, that of a TestCase not counted."""
+    """Return whether the caller has a transaction open, not counting a TestCase's."""
     connection = connections[using]
     if connection.in_atomic_block:
         # The mark by which Django's own durable=True tells a TestCase's transactions from others.

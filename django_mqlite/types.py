@@ -17,7 +17,7 @@ def clamped(id: int) -> int:
 
 
 class State(StrEnum):
-    """Where a message stands; the values are the ones in the `state` column."""
+    """The state of a message; the values are those of the `state` column."""
 
     ACTIVE = "active"
     LOCKED = "locked"
@@ -28,7 +28,7 @@ class State(StrEnum):
 
 
 class OrderingMode(StrEnum):
-    """How a queue orders its messages (contract §6)."""
+    """The ordering of a queue's messages (contract §6)."""
 
     STANDARD = "standard"
     GROUP_FIFO = "group_fifo"
@@ -74,7 +74,7 @@ class NewMessage:
 
 
 class BulkCount(int):
-    """How many messages were redriven or purged; `referenced` are the ids of those that stay.
+    """The number of messages redriven or purged; `referenced` has the ids of those that stay.
 
     They stay dead letters because a foreign key of the project refers to them.
     """
@@ -155,8 +155,8 @@ Tallies = Mapping[str, Sequence[Sequence[int]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conclusion:
-    """What a handler returns that decides itself how its delivery ends; `error` is remembered."""
+class HandlerResult:
+    """A return value by which a handler settles its delivery itself; `error` is stored."""
 
     outcome: Outcome
     error: BaseException | None = None
@@ -164,7 +164,7 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord:
-    """What a worker has written about itself; `seen_at` is when, epoch milliseconds.
+    """The record that a worker writes about itself, at `seen_at` in epoch milliseconds.
 
     `process_started_at` in seconds, as the system counts them: with the pid it names one process.
     `reaps`: it also does the reaper's work. One without queues does nothing else.
@@ -187,7 +187,7 @@ class WorkerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """How many messages of a queue are in each state, and since when its next one has been due."""
+    """The number of a queue's messages by state, and since when the oldest has been due."""
 
     queue: str
     paused: bool
@@ -197,7 +197,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinuteTally:
-    """How many deliveries workers ended in a minute: completed, and failed or dead-lettered."""
+    """The number of deliveries that ended in one minute: completed, and failed."""
 
     began_ms: int
     completed: int
@@ -229,7 +229,7 @@ class QueueOverview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a message has not run, or what became of it.
+    """The reason why a message has not run, or what became of it.
 
     `code` is stable, for scripts; `text` is a sentence without its subject, in the language in
     use; `facts` are what it was made from, as JSON can hold them.
@@ -249,5 +249,5 @@ class Page:
 
 
 def fingerprint(lock_token: str) -> str:
-    """What may be shown of a lock token: who has the token can settle, who has this cannot."""
+    """Return what may be shown of a lock token: it identifies the lease and cannot settle."""
     return sha256(lock_token.encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""What Django's migration state knows of the eight tables; the tables themselves are raw SQL."""
+"""The migration state of the eight tables; the tables themselves are created by raw SQL."""
 
 import django.core.validators
 from django.db import migrations, models

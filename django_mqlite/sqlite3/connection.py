@@ -55,7 +55,7 @@ class Connection(Database.Connection):  # type: ignore[misc]
 
     @property
     def is_writing(self) -> bool:
-        """Whether a transaction is open or tried for."""
+        """Whether a transaction is open, or the connection is waiting for one."""
         try:
             return self.is_trying or bool(self.in_transaction)
         except Database.ProgrammingError:  # closed
@@ -150,7 +150,7 @@ class Connection(Database.Connection):  # type: ignore[misc]
         self.set_own_wait(self.patience)
 
     def set_own_wait(self, seconds: float) -> None:
-        """How long SQLite itself waits, before it says that it is busy."""
+        """Set how long SQLite itself waits before it reports that it is busy."""
         super().execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}").fetchall()
 
 
@@ -223,7 +223,7 @@ def rest(waited: float) -> float:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether the lock was taken, and may be free at the next try."""
+    """Return whether the error means that the lock is held and may be free at the next attempt."""
     code = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF == SQLITE_BUSY and code != SQLITE_BUSY_SNAPSHOT
 

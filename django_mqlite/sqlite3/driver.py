@@ -18,7 +18,7 @@ class SQLiteInUse(NamedTuple):
 
 
 def sqlite_in_use() -> SQLiteInUse:
-    """What every connection of the engine in this process runs on."""
+    """Return the SQLite that every connection of the engine in this process uses."""
     return SQLiteInUse(Database.__name__.partition(".")[0], Database.sqlite_version_info)
 
 
@@ -31,7 +31,7 @@ def _newest() -> Any:
 
 
 def _convert_like_django(module: Any) -> None:
-    """What Django's engine tells Python's module about types, told to another one."""
+    """Register Django's converters and adapters with another sqlite3 module."""
     module.register_converter("bool", b"1".__eq__)
     module.register_converter("date", base.decoder(parse_date))
     module.register_converter("time", base.decoder(parse_time))
@@ -60,7 +60,7 @@ WAL_RESET_AGAIN = {(3, 52, 0)}
 
 
 def has_wal_reset_bug(version: tuple[int, int, int]) -> bool:
-    """Whether this SQLite can corrupt a WAL database by a race of checkpoint and write.
+    """Return whether this SQLite can corrupt a WAL database by a race of checkpoint and write.
 
     Affected are 3.7.0 to 3.51.2 except 3.44.6 and 3.50.7, and 3.52.0 (sqlite.org, "WAL-reset bug").
     """

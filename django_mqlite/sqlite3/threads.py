@@ -1,4 +1,4 @@
-"""What a thread leaves open when it dies must not keep the write lock.
+"""Closing of connections when their thread ends, so that no dead thread holds the write lock.
 
 Django's wrappers of connections refer to themselves, so they outlive their thread until Python
 happens to collect its garbage; an open transaction would go on all that time.

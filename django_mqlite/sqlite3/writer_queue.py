@@ -19,11 +19,11 @@ LONGEST_LOOK_AWAY = 0.05
 
 
 class Writer(Protocol):
-    """What stands in the queue: a connection."""
+    """A connection that waits for its turn."""
 
     @property
     def is_writing(self) -> bool:
-        """Whether it has a transaction open or tries for one."""
+        """Whether it has a transaction open or is waiting for one."""
 
 
 class _Turn:

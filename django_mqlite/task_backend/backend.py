@@ -54,11 +54,11 @@ class MqliteBackend(BaseTaskBackend):
 
     @property
     def result_ttl_ms(self) -> int:
-        """How long a successful task is kept; ImproperlyConfigured if that is no length of time."""
+        """The time that a successful task is kept. Raises ImproperlyConfigured."""
         return result_ttl_ms(self.alias, self.options)
 
     def validate_task(self, task: Any) -> None:
-        """Whether the task can be enqueued here; InvalidTask with the reason if not."""
+        """Raise InvalidTask with the reason if the task cannot be enqueued with this backend."""
         super().validate_task(task)
         if is_generator_function(task.func):
             raise InvalidTask(f"{task.name}() has a yield: calling it would run nothing of it.")
@@ -109,7 +109,7 @@ class MqliteBackend(BaseTaskBackend):
         return readable_result(message)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
-        """What is wrong with this entry of TASKS."""
+        """Return the mistakes in this entry of TASKS."""
         return check_backend(self)
 
     def _ready(self, task: Any) -> TaskOptions:
@@ -141,7 +141,7 @@ class MqliteBackend(BaseTaskBackend):
         return Draft(body, **said)
 
     def _properties(self, task: Any) -> dict[str, str]:
-        """What its message has no column for, and a worker or a result needs."""
+        """Return the facts that have no column and that a worker or a result needs."""
         properties = {"backend": self.alias}
         if task.run_after is not None:
             properties["run_after"] = _aware(task.run_after).isoformat()

@@ -1,4 +1,4 @@
-"""Where the two tasks frameworks meet: Django's own from 6.0 on, the package django-tasks before.
+"""The tasks framework: Django's own from 6.0 on, the package django-tasks before.
 
 Nothing else in this package imports either.
 """

@@ -1,4 +1,4 @@
-"""What a task may say beyond the framework's own options, and the Task that carries it."""
+"""The options that a task has beyond those of the framework, and the Task with them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -36,7 +36,7 @@ def served_queues(queues: Iterable[str]) -> set[str]:
 
 
 def check_backend(backend: Any) -> list[CheckMessage]:
-    """What is wrong with the entry of this backend in TASKS."""
+    """Return the mistakes in the backend's entry of TASKS."""
     return linked_hints([*check_installed(), *_check_options(backend), *_check_queues(backend)])
 
 
@@ -93,7 +93,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """What a message can do and the framework has no word for, as task_options() explains it.
+    """The options of task_options(), which the framework does not have.
 
     `message_id`: the result's id, and the key by which the queue's `dedup_window` tells a repeat.
     """
@@ -204,7 +204,7 @@ class Call:
 
 
 def options_of(task: Any) -> TaskOptions:
-    """What the task says, else what its function says. A Task of any backend has options."""
+    """Return the options of the task, or else of its function. Tasks of any backend have some."""
     return replace(getattr(task.func, _ATTRIBUTE, TaskOptions()), **_own_options(task))
 
 
@@ -217,7 +217,7 @@ def written_options(task: Any) -> dict[str, Any]:
 
 
 def read_options(written: Mapping[str, Any]) -> dict[str, Any]:
-    """What written_options() wrote, without what this code does not know."""
+    """Read what written_options() wrote, ignoring options that this code does not know."""
     return {name: value for name, value in written.items() if name in NAMES}
 
 

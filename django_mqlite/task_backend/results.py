@@ -39,7 +39,7 @@ def registered_task(path: str) -> Any:
 
 
 def is_async(path: str) -> bool:
-    """Whether the task runs in the event loop; one that is not there only fails, in a thread."""
+    """Whether the task runs in the event loop; a task that is missing fails in a thread."""
     try:
         return inspect.iscoroutinefunction(registered_task(path).func)
     except UnknownTask:

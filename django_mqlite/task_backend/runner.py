@@ -18,7 +18,7 @@ from ..handlers import Handler, check_has_run, outcome_of
 from ..message import TASK, encode_json
 from ..task_facts import NotATask, task_facts
 from ..timing import backoff_ms, milliseconds
-from ..types import Abandonment, Completion, Conclusion, Rejection
+from ..types import Abandonment, Completion, HandlerResult, Rejection
 from .compat import ReturnValueRefused, TaskContext, UnknownTask, normalize_json, signals
 from .options import options_of
 from .results import is_async, result_from, result_of, task_of
@@ -96,12 +96,12 @@ LONGEST_BACKOFF_MS = 3_600_000
 
 
 def handler_of(message: "Message") -> Handler:
-    """What runs the message: in a thread, or in the event loop if its task is a coroutine."""
+    """Return the handler of a task's message: a thread's, or a coroutine for an async task."""
     function = run_async if is_async(message.subject or "") else run
     return Handler(queue=message.queue, function=function)
 
 
-def run(message: "Message") -> Conclusion:
+def run(message: "Message") -> HandlerResult:
     """Run the message's task in this thread. Raises UnknownTask, NotATask before it is begun."""
     attempt = Attempt.of(message)
     signals.task_started.send_robust(attempt.sender, task_result=attempt.result)
@@ -115,7 +115,7 @@ def run(message: "Message") -> Conclusion:
     return attempt.succeeded(value)
 
 
-async def run_async(message: "Message") -> Conclusion:
+async def run_async(message: "Message") -> HandlerResult:
     """The same for a coroutine function. A cancellation fails the attempt."""
     attempt = Attempt.of(message)
     await signals.task_started.asend_robust(attempt.sender, task_result=attempt.result)
@@ -164,23 +164,23 @@ class Attempt:
         kwargs: dict[str, Any] = self.result.kwargs
         return kwargs
 
-    def failed(self, error: BaseException) -> Conclusion:
+    def failed(self, error: BaseException) -> HandlerResult:
         """As a handler's failure, but after the task's own backoff if it has one."""
         outcome = outcome_of(error)
         if outcome == Abandonment():
             outcome = Abandonment(delay_ms=self._own_backoff())
-        return Conclusion(outcome=outcome, error=error)
+        return HandlerResult(outcome=outcome, error=error)
 
-    def succeeded(self, value: Any) -> Conclusion:
+    def succeeded(self, value: Any) -> HandlerResult:
         """Keep what it returned, and tell so once it is committed."""
         try:
             encoded = encoded_value(value)
         except ReturnValueRefused as error:
             rejection = Rejection(reason=error.reason, description=error.description)
-            return Conclusion(outcome=rejection, error=error)
+            return HandlerResult(outcome=rejection, error=error)
         self.message.result = json.loads(encoded)
         self.message.on_completed = partial(tell_finished, self.message)
-        return Conclusion(outcome=Completion(result=encoded, retain_ms=self.retain_ms))
+        return HandlerResult(outcome=Completion(result=encoded, retain_ms=self.retain_ms))
 
     def _own_backoff(self) -> int | None:
         said = options_of(self.task).backoff
@@ -196,7 +196,7 @@ class Attempt:
 
 
 def encoded_value(value: Any) -> str:
-    """What a task has returned as JSON text, normalized as the framework's own backends do it.
+    """Return the task's return value as JSON, normalized like the framework's own backends.
 
     Raises ReturnValueRefused where it is not JSON, or larger than a message may be.
     """

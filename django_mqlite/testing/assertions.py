@@ -1,4 +1,4 @@
-"""What is in a queue, asked by a test."""
+"""Assertions about the messages in a queue, for tests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

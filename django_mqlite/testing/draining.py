@@ -1,4 +1,4 @@
-"""What is due is worked off inline, as a worker would do it, on the caller's own connection."""
+"""drain(): handle due messages inline, as a worker would, on the caller's connection."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from ..models import Message, Queue
 from ..timing import EPOCH, clock_in_use, epoch_ms
 from ..transactions import in_callers_transaction
 from ..types import State
-from ..worker.executor import Finished, finished, run_handler, sync_state_from_database
+from ..worker.executor import DeliveryResult, delivery_result, run_handler, sync_state_from_database
 from ..worker.reaper import URGENT, run_round
 from .connections import worker_connections
 from .fake_clock import FakeClock
@@ -113,25 +113,25 @@ def _deliver(message: Message, handlers: Mapping[str, Handler], using: str) -> B
     with worker_connections() as left_open:
         done = _run(message, handler, using)
     if left_open and done.error is None:
-        done = Finished(message=message, error=TransactionLeftOpen(left_open))
+        done = DeliveryResult(message=message, error=TransactionLeftOpen(left_open))
     _settle(done, using)
     return done.error
 
 
-def _run(message: Message, handler: Handler, using: str) -> Finished:
+def _run(message: Message, handler: Handler, using: str) -> DeliveryResult:
     token = current_message.set((message.queue, message.pk))
     try:
-        return finished(message, run_handler(handler, message, using))
+        return delivery_result(message, run_handler(handler, message, using))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an answer
-        return Finished(message=message, error=error)
+        return DeliveryResult(message=message, error=error)
     finally:
         current_message.reset(token)
 
 
 @worker_connections()
-def _settle(done: Finished, using: str) -> None:
+def _settle(done: DeliveryResult, using: str) -> None:
     sync_state_from_database(done.message)
     if not done.settled:
         Message.objects.db_manager(using).settle(done.message, done.ending, error=done.error)

@@ -28,7 +28,7 @@ class FakeClock:
 
     @property
     def now(self) -> datetime:
-        """Where it stands, aware, UTC."""
+        """The current time of the clock, as an aware datetime in UTC."""
         return EPOCH + timedelta(milliseconds=self.ms)
 
     def advance(self, by: timedelta | float) -> None:

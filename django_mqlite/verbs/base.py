@@ -1,4 +1,4 @@
-"""What the managers share."""
+"""The base class of the verbs, and the conversion of rows to instances."""
 
 import json
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ def _python_values(row: MessageRow) -> dict[str, Any]:
 
 
 def _instances(model: type[M], using: str, each: Iterable[dict[str, Any]]) -> list[M]:
-    """What model.from_db() makes, in a third of the time while nobody else has a say in it.
+    """Build the instances of model.from_db(), in a third of its time if nothing customizes it.
 
     Building the instances is the larger part of what a batch costs in Python.
     """
@@ -85,7 +85,7 @@ def _runs_foreign_code(model: type[models.Model]) -> bool:
 
 @cache
 def _builds_its_own(model: type[models.Model]) -> bool:
-    """Whether from_db() or __init__() is not Django's, as it may be of a project's proxy."""
+    """Return whether from_db() or __init__() is overridden, as in a project's proxy."""
     from_db: Any = model.from_db
     return (
         from_db.__func__ is not models.Model.from_db.__func__  # type: ignore[attr-defined]

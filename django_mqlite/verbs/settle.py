@@ -36,7 +36,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """How much to claim and for whom. `lock_ms` None means the queue's lock duration.
+    """The parameters of a claim. `lock_ms` None means the queue's lock duration.
 
     `at_least_ms` is for a worker that could not renew a shorter lease in time.
     """
@@ -338,7 +338,7 @@ class SettleVerbs(Verbs[M]):
 
 @contextmanager
 def _states_kept(settlements: Sequence[Settlement]) -> Iterator[None]:
-    """What was not committed did not happen to the instances either."""
+    """Restore the states of the instances if the transaction does not commit."""
     before = [(settlement.message, settlement.message.state) for settlement in settlements]
     try:
         yield

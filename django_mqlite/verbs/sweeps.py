@@ -1,4 +1,4 @@
-"""What the reaper does to messages, one bounded batch and one transaction at a time."""
+"""The sweeps of the reaper; each call handles one bounded batch in one transaction."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""The one writer of a worker process: settles what has finished, claims for the free threads."""
+"""The consumer: settles finished deliveries and claims messages for free threads."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,27 +13,27 @@ from ..types import Abandonment, Completion, State
 from ..verbs.settle import Settlement
 from ..verbs.sweeps import interrupt
 from .database_errors import DatabaseErrors
-from .executor import Finished
+from .executor import DeliveryResult
 from .leases import LeaseRenewer
 from .options import WorkerOptions
 from .pool import Pool
 from .reaper import LONGEST_POLL, Reaper
-from .registry import Entry
+from .registry import WorkerEntry
 from .shutdown import Shutdown
 from .wakeup import Wakeup
 from .watchdogs import Memory, Parent
 
 logger = get_logger("django_mqlite.worker")
 
-REAP_SOON = 0.05
-"""Seconds within which a new schedule is looked for after a commit; not after each one."""
+REAP_AFTER_COMMIT = 0.05
+"""Maximum seconds between a commit and the next sweep; one sweep serves many commits."""
 
-LATEST = 0.05
-"""Seconds that messages which wait for a free thread may go before what is due elsewhere."""
+REAP_DELAY_LIMIT = 0.05
+"""Maximum seconds that a sweep which is due may be delayed by claims."""
 
 
 class Consumer:
-    """Claims only for free threads, so that nothing waits under a lease it does not use."""
+    """Claim only as many messages as there are free threads, so that none waits under a lease."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class Consumer:
         wakeup: Wakeup,
         stop: Shutdown,
         reaper: Reaper | None = None,
-        entry: Entry | None = None,
-        keeper: LeaseRenewer | None = None,
+        entry: WorkerEntry | None = None,
+        renewer: LeaseRenewer | None = None,
     ) -> None:
         self.claimed = 0
         self.on_claimed: Callable[[int], None] = lambda count: None
@@ -54,14 +54,14 @@ class Consumer:
         self._stop = stop
         self._reaper = reaper
         self._entry = entry
-        self._keeper = keeper
-        self._is_stall_told = False
+        self._renewer = renewer
+        self._stall_is_logged = False
         self._parent = None if options.supervised else Parent()
         self._memory = Memory(options.max_memory_mb)
         self._reap_at = 0.0
         self._version = -1
-        self._look = True
-        self._faults = DatabaseErrors()
+        self._may_have_work = True
+        self._database_errors = DatabaseErrors()
         self._unsettled: list[Settlement] = []
         self._idle = False
         self._turn = 0
@@ -69,26 +69,27 @@ class Consumer:
         self._messages = Message.objects.db_manager(options.using)
 
     def run(self) -> None:
-        """Work until asked to stop, then drain; give back what still runs when its time is over.
+        """Work until shutdown is requested, then wait for running handlers.
 
-        Raises what the database failed with when there is no more hope.
+        Messages whose handlers are still running after the shutdown timeout are given back.
+        Raises the database's error if it does not recover.
         """
         while not self._done:
             self._wakeup.wait(self.poll())
             connections[self._options.using].queries_log.clear()  # with DEBUG Django remembers them
         if self._pool.running:
             logger.info("no more claims; %d handlers still run", len(self._pool.running))
-        while self._open and (left := self._grace()) > 0:
+        while self._has_unfinished and (left := self._grace()) > 0:
             self._wakeup.wait(min(left, self.poll(claim=False)))
-        if self._open:
+        if self._has_unfinished:
             self._give_back_running()
 
     @property
-    def _open(self) -> bool:
+    def _has_unfinished(self) -> bool:
         return bool(self._pool.running or self._unsettled)
 
     def _grace(self) -> float:
-        """Seconds that running handlers still have; they are counted from the wish to stop."""
+        """Return the seconds left for running handlers, counted from the shutdown request."""
         if not self._stop.requested:
             return self._options.shutdown_timeout
         self._deadline = self._deadline or time.monotonic() + self._options.shutdown_timeout
@@ -107,8 +108,8 @@ class Consumer:
         return self._options.burst and self._idle
 
     @property
-    def had_no_room(self) -> bool:
-        """Whether max_memory_mb is less than the process needs to begin with."""
+    def started_over_memory_limit(self) -> bool:
+        """True if the process exceeded max_memory_mb before it claimed a message."""
         return self._memory.exceeded and self.claimed == 0
 
     @property
@@ -117,79 +118,79 @@ class Consumer:
         return None if limit is None else max(0, limit - self.claimed)
 
     def poll(self, *, claim: bool = True) -> float:
-        """Settle, claim and reap whatever there is; how long to rest. Idle it only reads."""
+        """Settle, claim and reap once; return the seconds to wait. Only reads while idle."""
         self._collect()
         try:
             self._notice_commits()
-            queues = self._promising() if claim else []
-            if not queues or self._reap_is_late:
-                self._keep_house()
-                queues = queues or (self._promising() if claim else [])
+            queues = self._claimable_queues() if claim else []
+            if not queues or self._reap_is_overdue:
+                self._reap_and_register()
+                queues = queues or (self._claimable_queues() if claim else [])
             if self._unsettled or queues:
                 self._exchange(queues)
         except QueueNotFound:
-            return 0  # deleted between the look and the claim; the next look does not find it
+            return 0  # the queue was deleted between the query and the claim
         except Error as error:
-            return self._faults.failed(error)
-        self._faults.cleared()
-        self._idle = not (self._look or queues or self._pool.running)
-        if self._look and claim and self._free > 0:
+            return self._database_errors.failed(error)
+        self._database_errors.cleared()
+        self._idle = not (self._may_have_work or queues or self._pool.running)
+        if self._may_have_work and claim and self._free > 0:
             return 0
         until_reap = self._reap_at - time.monotonic() if self._reaper else LONGEST_POLL
         return max(0, min(self._wakeup.poll_interval, until_reap))
 
     def _notice_commits(self) -> None:
-        """Another's commit may have brought a message, or a schedule sooner than the known one."""
+        """Query again after a commit: it may have added a message or an earlier schedule."""
         version = self._messages.data_version()
         if version != self._version:
             self._version = version
-            self._look = True
+            self._may_have_work = True
             self._reap_soon()
 
-    def _keep_house(self) -> None:
-        """Reap what is due, and say that we live.
+    def _reap_and_register(self) -> None:
+        """Run the due sweeps and refresh the worker's entry.
 
-        Nothing is written right after handlers have started: one that holds the interpreter would
-        hold up the transaction, and with it every other writer.
+        Nothing is written right after handlers have started: a handler that holds the interpreter
+        would delay the transaction, and with it every other writer.
         """
         self._reap()
         if self._entry is not None:
             self._entry.refresh(in_flight=len(self._pool.running))
 
     @property
-    def _reap_is_late(self) -> bool:
-        """Whether messages that are there to be claimed have been preferred long enough."""
-        return time.monotonic() >= self._reap_at + LATEST
+    def _reap_is_overdue(self) -> bool:
+        """True if claims have delayed the due sweep long enough."""
+        return time.monotonic() >= self._reap_at + REAP_DELAY_LIMIT
 
     def _reap_soon(self) -> None:
-        self._reap_at = min(self._reap_at, time.monotonic() + REAP_SOON)
+        self._reap_at = min(self._reap_at, time.monotonic() + REAP_AFTER_COMMIT)
 
     def _reap(self) -> None:
         if self._reaper is not None and time.monotonic() >= self._reap_at:
-            self._look = True
+            self._may_have_work = True
             self._reap_at = time.monotonic() + self._reaper.poll()
 
     def _collect(self) -> None:
-        """A settlement that could not be written yet is kept and tried again."""
+        """Take the finished deliveries; settlements stay queued until they are written."""
         for finished in self._pool.take_finished():
             if not finished.settled:
                 self._unsettled.append(_settlement(finished))
                 continue
             self._count(finished.message)
             if finished.error is not None:
-                _tell_failed_afterwards(finished.message, finished.error)
+                _log_failed_after_settle(finished.message, finished.error)
 
     def _count(self, message: Message) -> None:
         if self._entry is not None:
             self._entry.count(message)
 
-    def _promising(self) -> list[str]:
-        """The served queues worth a claim, in their order; none while nothing has changed."""
-        if not self._look or self._free == 0:
+    def _claimable_queues(self) -> list[str]:
+        """Return the served queues with claimable messages, in order; empty if nothing changed."""
+        if not self._may_have_work or self._free == 0:
             return []
         claimable = self._messages.claimable()
         queues = [queue for queue in self._in_order() if queue in claimable]
-        self._look = bool(queues)
+        self._may_have_work = bool(queues)
         return queues
 
     def _in_order(self) -> Sequence[str]:
@@ -205,7 +206,7 @@ class Consumer:
         return self._pool.free if quota is None else min(self._pool.free, quota)
 
     def _exchange(self, queues: list[str]) -> None:
-        at_least_ms = 0 if self._keeper is None else self._keeper.least_lease_ms
+        at_least_ms = 0 if self._renewer is None else self._renewer.least_lease_ms
         try:
             held, messages = self._messages.exchange(
                 self._unsettled,
@@ -219,39 +220,40 @@ class Consumer:
             return
         for settlement, kept in zip(self._unsettled, held, strict=True):
             if not kept:
-                _warn_lost(settlement.message)
+                _log_lost_lease(settlement.message)
                 continue
             self._count(settlement.message)
             if not isinstance(settlement.outcome, Completion):
-                self._reap_soon()  # it may come back sooner than anything the reaper waits for
+                self._reap_soon()  # the retry may be due before anything that the reaper knows of
         self._unsettled = []
-        self._look = True  # a settled head may have let the next of its group pass
+        self._may_have_work = True  # settling the head of a group makes its next message claimable
         self.claimed += len(messages)
         self.on_claimed(len(messages))
-        self._tell_stall(messages, at_least_ms)
+        self._log_stall(messages, at_least_ms)
         for message in messages:
             self._pool.start(message)
 
-    def _tell_stall(self, messages: Sequence[Message], at_least_ms: int) -> None:
-        """Say once that leases are longer than their queue wants them, why, and what helps."""
+    def _log_stall(self, messages: Sequence[Message], at_least_ms: int) -> None:
+        """Log once that leases last longer than the lock_duration of their queue, and why."""
         extended = timedelta(milliseconds=at_least_ms)
-        if self._is_stall_told or self._keeper is None or not extended:
+        if self._stall_is_logged or self._renewer is None or not extended:
             return
         if any(message.locked_until - message.locked_at == extended for message in messages):
-            self._is_stall_told = True
+            self._stall_is_logged = True
             logger.warning(
                 "no lease was renewed for %.1f s, because a handler held the interpreter or a "
                 "transaction the database; leases of this worker last %.1f s now where their "
                 "queue's lock_duration is shorter. Run such handlers with --processes, or give "
                 "their queue a longer lock_duration",
-                self._keeper.longest_stall,
+                self._renewer.longest_stall,
                 at_least_ms / 1_000,
             )
 
     def _settle_singly(self) -> None:
-        """One of them cannot be deleted: a foreign key of the application refers to it.
+        """Settle one by one, because a foreign key of the project refers to one of the messages.
 
-        It must not keep the others. Its lease runs out, and in the end it is a dead letter.
+        That message cannot be deleted and must not block the others. Its lease expires, and it
+        becomes a dead letter at its delivery limit.
         """
         settlements, self._unsettled = self._unsettled, []
         for settlement in settlements:
@@ -266,10 +268,10 @@ class Consumer:
                 )
 
     def _give_back_running(self) -> None:
-        """Their time is over, and nobody will wait for them here: claimable by others at once.
+        """Make the messages of running handlers claimable at once.
 
-        The deliveries are not counted, but for those of handlers that have lost their lease, having
-        run beyond their timeout.
+        These deliveries are not counted, except those of handlers that lost their lease because
+        they exceeded their timeout.
         """
         self._collect()
         running = [message for message in self._pool.running if message.state == State.LOCKED]
@@ -293,16 +295,16 @@ class Consumer:
             if message.pk in given_back:
                 message.state = State.ACTIVE
             else:
-                _warn_lost(message)
+                _log_lost_lease(message)
 
 
-def _settlement(finished: Finished) -> Settlement:
+def _settlement(finished: DeliveryResult) -> Settlement:
     return Settlement(
         message=finished.message, outcome=finished.ending, error=finished.error, said=finished.said
     )
 
 
-def _warn_lost(message: Message) -> None:
+def _log_lost_lease(message: Message) -> None:
     logger.warning(
         "the lease of message #%s of %s was lost while its handler ran; its outcome is not written",
         message.pk,
@@ -311,7 +313,7 @@ def _warn_lost(message: Message) -> None:
     )
 
 
-def _tell_failed_afterwards(message: Message, error: BaseException) -> None:
+def _log_failed_after_settle(message: Message, error: BaseException) -> None:
     logger.error(
         "the handler of message #%s of %s failed after the message had been settled; it stays so",
         message.pk,

@@ -1,4 +1,4 @@
-"""A database that fails is waited for, told about once, and given up in the end."""
+"""Retry database errors with backoff; log the first; give up after a minute."""
 
 import time
 
@@ -11,7 +11,7 @@ logger = get_logger("django_mqlite.worker")
 FIRST_REST = 0.1
 LONGEST_RETRY_DELAY = 5.0
 GIVE_UP_AFTER = 60.0
-"""Seconds of nothing but failure after which the process ends, so that its manager restarts it."""
+"""Seconds of continuous failure after which the process exits, so that it can be restarted."""
 
 ADVICE = {
     "malformed": "the file is damaged; stop everything that uses it and restore the last backup",
@@ -26,20 +26,20 @@ ADVICE = {
 
 
 def advice(error: BaseException) -> str:
-    """What to do about this error of the database."""
-    said = str(error).lower()
-    return next((hint for sign, hint in ADVICE.items() if sign in said), "see the error")
+    """Return advice for this database error."""
+    text = str(error).lower()
+    return next((hint for sign, hint in ADVICE.items() if sign in text), "see the error")
 
 
 class DatabaseErrors:
-    """Counts how long a loop has failed and says how long it should rest."""
+    """The backoff of a loop whose database calls fail."""
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._rest = FIRST_REST
 
     def failed(self, error: Error) -> float:
-        """Seconds to rest before the next try; raises `error` when there is no more hope."""
+        """Return the seconds to wait before the next try; raise `error` after GIVE_UP_AFTER."""
         now = time.monotonic()
         if self._since is None:
             self._since, self._rest = now, FIRST_REST
@@ -50,7 +50,7 @@ class DatabaseErrors:
         return rest
 
     def cleared(self) -> None:
-        """The database answered."""
+        """Reset the backoff after a successful call."""
         if self._since is not None:
             logger.info("the database answers again after %.1f s", time.monotonic() - self._since)
             self._since = None

@@ -21,7 +21,7 @@ from ..models import Message
 T = TypeVar("T")
 
 
-class Surroundings:
+class DeliveryContexts:
     """The context variables, language and time zone of the worker, and its idle threads."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Surroundings:
         """Return a copy of the worker's context for one delivery to run in."""
         return self._context.copy()
 
-    def enter(self, message: Message) -> "OwnThread":
+    def enter(self, message: Message) -> "DeliveryThread":
         """Prepare the current context, a new one, for the delivery; return the thread it may use.
 
         The language and the time zone are set again because asgiref hides those of another thread.
@@ -45,7 +45,7 @@ class Surroundings:
             translation.deactivate_all()
         timezone.activate(self._time_zone)
         current_message.set((message.queue, message.pk))
-        own_thread = OwnThread(self._threads)
+        own_thread = DeliveryThread(self._threads)
         context = ThreadSensitiveContext()
         SyncToAsync.thread_sensitive_context.set(context)
         SyncToAsync.context_to_thread_executor[context] = own_thread
@@ -81,7 +81,7 @@ class SyncThreads:
             thread.shutdown()
 
 
-class OwnThread(futures.Executor):
+class DeliveryThread(futures.Executor):
     """The thread of one delivery's synchronous calls, taken at the first of them."""
 
     def __init__(self, threads: SyncThreads) -> None:

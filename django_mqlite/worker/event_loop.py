@@ -9,11 +9,11 @@ from typing import Any
 
 from ..guard import get_logger
 from ..models import Message
-from .executor import Finished
+from .executor import DeliveryResult
 
 logger = get_logger("django_mqlite.worker")
 
-OnFinished = Callable[[Finished], None]
+OnFinished = Callable[[DeliveryResult], None]
 
 
 class EventLoop:
@@ -21,7 +21,7 @@ class EventLoop:
 
     def __init__(
         self,
-        run: Callable[[Message], Coroutine[Any, Any, Finished]],
+        run: Callable[[Message], Coroutine[Any, Any, DeliveryResult]],
         *,
         new_context: Callable[[], Context] = copy_context,
         on_stopped: Callable[[], None] = lambda: None,
@@ -38,8 +38,8 @@ class EventLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
         # Touched in the loop's thread only.
-        self._tasks: dict[int, asyncio.Task[Finished]] = {}
-        self._because: dict[int, BaseException] = {}
+        self._tasks: dict[int, asyncio.Task[DeliveryResult]] = {}
+        self._cancel_reasons: dict[int, BaseException] = {}
 
     def start(self, message: Message, on_finished: OnFinished) -> None:
         """Run the message's handler as a task; `on_finished` is called in the loop's thread."""
@@ -58,10 +58,10 @@ class EventLoop:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(timeout=5)
         if not self._thread.is_alive():  # or a coroutine blocks it, and it goes with the process
-            self._cancel_rest(self._loop)
+            self._cancel_remaining(self._loop)
             self._loop.close()
 
-    def _cancel_rest(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _cancel_remaining(self, loop: asyncio.AbstractEventLoop) -> None:
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -92,7 +92,7 @@ class EventLoop:
             task = loop.create_task(coroutine, context=self._new_context())
         except Exception as error:  # noqa: BLE001 - of a task factory that a handler has set
             coroutine.close()
-            on_finished(Finished(message=message, error=error))
+            on_finished(DeliveryResult(message=message, error=error))
             return
         self._tasks[id(message)] = task
         task.add_done_callback(lambda done: on_finished(self._end(message, done)))
@@ -100,18 +100,18 @@ class EventLoop:
     def _cancel(self, message: Message, because: BaseException) -> None:
         task = self._tasks.get(id(message))
         if task is not None:
-            self._because.setdefault(id(message), because)
+            self._cancel_reasons.setdefault(id(message), because)
             task.cancel()
 
-    def _end(self, message: Message, task: "asyncio.Task[Finished]") -> Finished:
+    def _end(self, message: Message, task: "asyncio.Task[DeliveryResult]") -> DeliveryResult:
         """A task that is cancelled before its first step never comes to run anything."""
         del self._tasks[id(message)]
-        because = self._because.pop(id(message), None)
+        because = self._cancel_reasons.pop(id(message), None)
         if task.cancelled():
-            return Finished(message=message, error=because or asyncio.CancelledError())
+            return DeliveryResult(message=message, error=because or asyncio.CancelledError())
         error = task.exception()
         if error is not None:  # run_async() answers for the handler; this is of what surrounds it
-            return Finished(message=message, error=error)
+            return DeliveryResult(message=message, error=error)
         finished = task.result()
         if because is not None and isinstance(finished.error, asyncio.CancelledError):
             return replace(finished, error=because)

@@ -1,4 +1,4 @@
-"""One message, one handler, one thread or task: run it and say how it ended."""
+"""Run a handler for one message and return how the delivery ended."""
 
 import asyncio
 import contextlib
@@ -20,8 +20,8 @@ from ..guard import get_logger
 from ..handlers import Handler, check_has_run, handler_of, outcome_of
 from ..models import Message
 from ..transactions import write_transaction
-from ..types import Conclusion, Outcome, State
-from .delivery_context import Surroundings
+from ..types import HandlerResult, Outcome, State
+from .delivery_context import DeliveryContexts
 
 logger = get_logger("django_mqlite.worker")
 
@@ -29,17 +29,17 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """A delivery whose handler has returned or raised; `outcome` if the handler has said it."""
+class DeliveryResult:
+    """The result of a delivery. `outcome` is set only if the handler returned a HandlerResult."""
 
     message: Message
     error: BaseException | None
     outcome: Outcome | None = None
     ending: Outcome = field(init=False)
-    """The outcome, or what follows from the error."""
+    """The outcome that the handler returned, or the one that follows from `error`."""
     said: ErrorDetails | None = field(init=False, default=None)
-    """What the error says. It and its attributes are foreign code, so both are asked for here,
-    where the handler ran, and not by the consumer."""
+    """The text of the error. Errors are foreign code, so it is read here, in the thread or task
+    of the handler, and never by the consumer."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ending", self.outcome or outcome_of(self.error))
@@ -48,46 +48,48 @@ class Finished:
 
     @property
     def settled(self) -> bool:
-        """Whether the handler has settled the message itself, or atomically with its work."""
+        """True if the handler settled the message itself, or in its atomic transaction."""
         return self.message.state != State.LOCKED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """Runs the handlers of messages, each in a context of its own."""
+    """Run handlers, each delivery in its own context."""
 
     handlers: Mapping[str, Handler]
     using: str
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    contexts: DeliveryContexts = field(default_factory=DeliveryContexts)
 
     def is_async(self, message: Message) -> bool:
-        """Whether run_async() is the one to run it."""
-        context = self.surroundings.new_context()
+        """Return True if the message must be run with run_async()."""
+        context = self.contexts.new_context()
         return context.run(handler_of, message, self.handlers).is_async
 
-    def run(self, message: Message) -> Finished:
-        """Run the message's handler; whatever it raises is an answer, not an error."""
-        return self.surroundings.new_context().run(self._run, message)
+    def run(self, message: Message) -> DeliveryResult:
+        """Run the message's handler and return the result; nothing that it raises is propagated."""
+        return self.contexts.new_context().run(self._run, message)
 
-    def _run(self, message: Message) -> Finished:
+    def _run(self, message: Message) -> DeliveryResult:
         handler = handler_of(message, self.handlers)
-        own_thread = self.surroundings.enter(message)
-        ended = conclude(handler, _ended(handler, message, self.using))
+        own_thread = self.contexts.enter(message)
+        ended = clean_up_delivery(handler, _ended(handler, message, self.using))
         if own_thread.is_used:  # by an event loop that the handler has run itself
-            ended = own_thread.end(partial(conclude, handler, ended)).result()
+            ended = own_thread.end(partial(clean_up_delivery, handler, ended)).result()
         return ended
 
-    async def run_async(self, message: Message) -> Finished:
-        """The same for a coroutine function, in a context from `surroundings.new_context()`.
+    async def run_async(self, message: Message) -> DeliveryResult:
+        """The same for a coroutine function, in a context from `contexts.new_context()`.
 
         A cancellation is an answer like any other.
         """
-        own_thread = self.surroundings.enter(message)
+        own_thread = self.contexts.enter(message)
         handler = handler_of(message, self.handlers)
-        ended = await _ended_async(handler, message)
+        ended = await _handle_async(handler, message)
         if own_thread.is_used or ended.settled:
-            return await _to_its_end(own_thread.end(partial(conclude, handler, ended)))
-        forget_locals(ended.error)
+            return await _wait_for_thread(
+                own_thread.end(partial(clean_up_delivery, handler, ended))
+            )
+        clear_frame_locals(ended.error)
         return ended
 
 
@@ -95,23 +97,23 @@ class Executor:
 # it: such a cycle would keep everything the handler had in its frames alive.
 
 
-def _ended(handler: Handler, message: Message, using: str) -> Finished:
+def _ended(handler: Handler, message: Message, using: str) -> DeliveryResult:
     try:
-        return finished(message, run_handler(handler, message, using))
+        return delivery_result(message, run_handler(handler, message, using))
     except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the delivery, not us
-        return Finished(message=message, error=error)
+        return DeliveryResult(message=message, error=error)
 
 
-async def _ended_async(handler: Handler, message: Message) -> Finished:
+async def _handle_async(handler: Handler, message: Message) -> DeliveryResult:
     try:
         returned = await cast(Awaitable[object], handler.function(message))
         check_has_run(returned)
-        return finished(message, returned)
+        return delivery_result(message, returned)
     except BaseException as error:  # noqa: BLE001 - see _ended()
-        return Finished(message=message, error=error)
+        return DeliveryResult(message=message, error=error)
 
 
-async def _to_its_end(future: Future[T]) -> T:
+async def _wait_for_thread(future: Future[T]) -> T:
     """Wait for the result even if the delivery is cancelled: its thread is not free before."""
     waited = asyncio.wrap_future(future)
     while True:
@@ -122,19 +124,19 @@ async def _to_its_end(future: Future[T]) -> T:
                 raise
 
 
-def conclude(handler: Handler, ended: Finished) -> Finished:
-    """Clean up in the thread whose connections the handler used; how the delivery ended then."""
-    forget_locals(ended.error)
-    rolled_back = tidy_connections()
+def clean_up_delivery(handler: Handler, ended: DeliveryResult) -> DeliveryResult:
+    """Clean up the connections of this thread and return the result of the delivery."""
+    clear_frame_locals(ended.error)
+    rolled_back = clean_up_connections()
     if rolled_back or not handler.atomic:
         sync_state_from_database(ended.message)
     if rolled_back and ended.error is None:
-        # What it has written, and enqueued, is gone: it must not be told that it was done.
-        return Finished(message=ended.message, error=TransactionLeftOpen(rolled_back))
+        # Everything that the handler wrote was rolled back, so the delivery has failed.
+        return DeliveryResult(message=ended.message, error=TransactionLeftOpen(rolled_back))
     return ended
 
 
-def forget_locals(error: BaseException | None) -> None:
+def clear_frame_locals(error: BaseException | None) -> None:
     """Clear the local variables of the frames that the error has passed through.
 
     Some refer to the error again, those of asgiref and of Django's database errors among them, and
@@ -166,15 +168,15 @@ def _clear(frame: FrameType) -> None:
         frame.clear()
 
 
-def finished(message: Message, returned: object) -> Finished:
-    """A delivery whose handler has returned this."""
-    if isinstance(returned, Conclusion):
-        return Finished(message=message, error=returned.error, outcome=returned.outcome)
-    return Finished(message=message, error=None)
+def delivery_result(message: Message, returned: object) -> DeliveryResult:
+    """Return the result of a delivery whose handler returned `returned`."""
+    if isinstance(returned, HandlerResult):
+        return DeliveryResult(message=message, error=returned.error, outcome=returned.outcome)
+    return DeliveryResult(message=message, error=None)
 
 
 def run_handler(handler: Handler, message: Message, using: str) -> object:
-    """Run it in this thread, atomically if it wants that; what it returns, or raises."""
+    """Run the handler in this thread, in a transaction if it is atomic, and return its result."""
     if handler.atomic:
         return _run_atomic(handler, message, using)
     return call(handler, message)
@@ -197,7 +199,7 @@ def _run_atomic(handler: Handler, message: Message, using: str) -> object:
 
 
 def call(handler: Handler, message: Message) -> object:
-    """Call the function; what it returns is awaited if it can be, to its end."""
+    """Call the handler and return its result; awaitables are run to completion."""
     result = handler.function(message)
     if result is not None and inspect.isawaitable(result):
         result = async_to_sync(_wait_for)(result)
@@ -210,20 +212,20 @@ async def _wait_for(result: Awaitable[object]) -> object:
 
 
 def sync_state_from_database(message: Message) -> None:
-    """Take a settle of the handler's own for undone that its transaction has rolled back.
+    """Mark the message as locked again if the handler's own settle was rolled back.
 
-    Then the delivery still has to be settled, and the instance does not know it.
+    The worker then settles the delivery.
     """
     if message.state == State.LOCKED:
         return
     messages = Message.objects.using(message._state.db)
-    with contextlib.suppress(Error):  # unknown: the lease decides in the end
+    with contextlib.suppress(Error):  # if the state is unknown, the lease decides
         if messages.filter(pk=message.pk, lock_token=message.claimed_token).exists():
             message.state = State.LOCKED
 
 
-def tidy_connections() -> list[str]:
-    """Leave no connection behind that the next message could not use; whose transactions it undid.
+def clean_up_connections() -> list[str]:
+    """Prepare the connections for the next message; return aliases with a rolled-back transaction.
 
     SQLite connections do not go stale, and reopening one for each message costs more than the
     message: they are closed after an error only. The others follow Django's rule. Never raises: the
@@ -234,9 +236,9 @@ def tidy_connections() -> list[str]:
         try:
             if _is_in_transaction(connection):
                 undone.append(connection.alias)
-            _tidy(connection)
+            _clean_up(connection)
         except Exception:
-            logger.exception("a connection to database %r is given up", connection.alias)
+            logger.exception("discarding a broken connection to database %r", connection.alias)
             del connections[connection.alias]
     return undone
 
@@ -247,7 +249,7 @@ def _is_in_transaction(connection: Any) -> bool:
     return bool(connection.connection.in_transaction)
 
 
-def _tidy(connection: Any) -> None:
+def _clean_up(connection: Any) -> None:
     connection.queries_log.clear()  # with DEBUG Django remembers them
     if connection.in_atomic_block:
         _close(connection)
@@ -261,7 +263,7 @@ def _tidy(connection: Any) -> None:
 
 
 def _left_open(connection: Any) -> bool:
-    """Whether the handler has left a transaction open, or turned autocommit off.
+    """Return True if the handler left a transaction open or turned autocommit off.
 
     It would hold the write lock of the whole file for as long as this thread lives.
     """

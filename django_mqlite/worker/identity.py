@@ -1,4 +1,4 @@
-"""Which process a worker is, so that a reused pid or another container is never mistaken for it."""
+"""The identity of a process, which neither a reused pid nor another container can have."""
 
 import os
 import socket
@@ -21,12 +21,12 @@ class ProcessIdentity:
 
     @property
     def is_here(self) -> bool:
-        """Whether we could see this process if it lived: same boot, same pid namespace."""
+        """Whether this process could be seen if it were alive: same boot, same pid namespace."""
         return (self.boot_id, self.pid_namespace) == (boot_id(), pid_namespace())
 
     @property
     def is_gone(self) -> bool:
-        """Whether it surely lives no more. False where we cannot know."""
+        """Whether the process is certainly dead. False if that cannot be known."""
         if not self.is_here:
             return self._is_of_former_boot
         if self == this_process():
@@ -40,7 +40,7 @@ class ProcessIdentity:
 
     @property
     def _has_successor(self) -> bool:
-        """Whether another process has its pid by now, or nothing but the pid is left of it."""
+        """Return whether another process has the pid by now, or the process is a zombie."""
         try:
             process = psutil.Process(self.pid)
             is_another = abs(_started_at(process) - self.started_at) > 2

@@ -1,4 +1,4 @@
-"""How a worker is run: in this process, in several, or again and again while its code changes."""
+"""Starting of a worker: in this process, in several, or with a reload when the code changes."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from ..guard import get_logger
 from ..handlers import Handler
 from .database_errors import advice
 from .options import WorkerOptions
-from .process import Ended, run_child
+from .process import ProcessResult, run_worker_process
 from .registry import other_machine
 from .shutdown import Shutdown
 from .supervisor import Supervisor
@@ -29,10 +29,10 @@ def run_worker(
     """
     if processes > 1:
         return Supervisor(options, handlers, stop, processes=processes).run()
-    return _left(run_child(options, handlers, stop), stop)
+    return _exit_code(run_worker_process(options, handlers, stop), stop)
 
 
-def _left(ended: Ended, stop: Shutdown) -> int:
+def _exit_code(ended: ProcessResult, stop: Shutdown) -> int:
     if ended.running:
         # Handlers that did not end would keep the interpreter from ending, or crash it.
         if ended.error:
@@ -54,12 +54,12 @@ def run_reloading(options: WorkerOptions, handlers: Mapping[str, Handler], stop:
     Thread(
         target=_watch_files, args=(reloader, seen, changed, stop), name="mqlite-reload", daemon=True
     ).start()
-    ended = run_child(options, handlers, stop)
+    ended = run_worker_process(options, handlers, stop)
     if changed.requested:
         logger.info("code has changed; starting anew")
         os.chdir(directory)  # a handler may have left it, and the command line is relative to it
         os.execv(sys.executable, autoreload.get_child_arguments())  # noqa: S606 - as we were started
-    return _left(ended, stop)
+    return _exit_code(ended, stop)
 
 
 def _watch_files(

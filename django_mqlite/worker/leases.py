@@ -23,7 +23,7 @@ LONGEST_RENEWAL_INTERVAL = 1.0
 """Seconds; less where leases are short."""
 
 
-class KeptLeases:
+class SupervisedLeases:
     """A child renews at a third of the lease; what has less than a third left is renewed here."""
 
     def __init__(self, using: str, handlers: Mapping[str, Handler]) -> None:
@@ -45,7 +45,7 @@ class KeptLeases:
         self.rest = min(LONGEST_RENEWAL_INTERVAL, shortest / 6_000)
         return {lease.worker for lease in held if self._is_overdue(lease, grace=True)}
 
-    def innocent(self, worker: str) -> list[Lease]:
+    def within_timeout(self, worker: str) -> list[Lease]:
         """The leases of a worker whose handlers have not had their time."""
         held = held_leases(self._using, [worker])
         return [lease.lease for lease in held if not self._is_overdue(lease)]
@@ -93,7 +93,7 @@ class LeaseRenewer:
     ) -> None:
         """`timeout_ms` by queue; `on_stuck` hears of a thread that has had its time.
 
-        `on_failed` is called if the keeper cannot go on: a worker without one must not either.
+        `on_failed` is called if the renewer cannot go on: a worker without one must not either.
         """
         self._using = using
         self._pool = pool
@@ -115,7 +115,7 @@ class LeaseRenewer:
 
     @property
     def least_lease_ms(self) -> int:
-        """How long a lease of this process has to be, so that a stall does not end it."""
+        """Return the shortest lease, in ms, that the longest stall so far would not end."""
         return min(round(self._longest_stall * 1_000 * LEASE_PER_STALL), LONGEST_EXTENSION_MS)
 
     def start(self) -> None:
@@ -132,14 +132,14 @@ class LeaseRenewer:
         try:
             while not self._ended.wait(self.poll()):
                 connections[self._using].queries_log.clear()  # with DEBUG Django remembers them
-                self._rest_while_idle()
+                self._wait_while_idle()
         except BaseException:
             logger.exception("no lease is renewed any more, so the worker ends")
             self._on_failed()
         finally:
             connections.close_all()
 
-    def _rest_while_idle(self) -> None:
+    def _wait_while_idle(self) -> None:
         self._pool.busy.clear()  # before looking, so that nothing that starts later is missed
         if not (self._pool.running or self._ended.requested):
             woken = self._pool.busy.wait(IDLE_REST)
@@ -182,14 +182,14 @@ class LeaseRenewer:
         overdue = TimeoutError(f"the handler ran longer than its timeout, {limit / 1000:g} s")
         if message.claimed_token in self._lost:
             if over > CANCEL_GRACE_MS:
-                self._be_stuck(message, f"{overdue}; it was cancelled and does not end")
+                self._report_stuck(message, f"{overdue}; it was cancelled and does not end")
         elif self._pool.cancel(message, overdue):
             self._lost.add(message.claimed_token)
         else:
-            self._be_stuck(message, f"{overdue}; a thread cannot be stopped")
+            self._report_stuck(message, f"{overdue}; a thread cannot be stopped")
 
-    def _be_stuck(self, message: Message, why: str) -> None:
-        self._lose(message, why)
+    def _report_stuck(self, message: Message, why: str) -> None:
+        self._mark_lost(message, why)
         if self._on_stuck is not None:
             self._on_stuck(message)
 
@@ -218,10 +218,10 @@ class LeaseRenewer:
             if held:
                 self._renewed[message.claimed_token] = now
             elif message.state == State.LOCKED:  # or it has been settled in the meantime
-                self._lose(message, "somebody else may have it by now")
+                self._mark_lost(message, "somebody else may have it by now")
                 self._pool.cancel(message, LockLost(message.queue, message.pk, "keep"))
 
-    def _lose(self, message: Message, why: str) -> None:
+    def _mark_lost(self, message: Message, why: str) -> None:
         self._lost.add(message.claimed_token)
         message.lease_lost = True
         logger.warning(

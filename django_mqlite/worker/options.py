@@ -1,4 +1,4 @@
-"""What a worker is told to do."""
+"""The options of a worker."""
 
 import os
 import secrets
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 def worker_name(*, pid: int | None = None, unique: str | None = None) -> str:
-    """Who holds a lease, for people: host, process, and a part that a reused pid does not share."""
+    """Return the name of a worker: host, pid, and a part that a reused pid does not share."""
     return f"{socket.gethostname()}:{pid or os.getpid()}:{unique or unique_part()}"
 
 

@@ -12,7 +12,7 @@ from ..exceptions import HandlerThreadDied
 from ..guard import get_logger
 from ..models import Message
 from .event_loop import EventLoop
-from .executor import Finished
+from .executor import DeliveryResult
 
 logger = get_logger("django_mqlite.worker")
 
@@ -48,7 +48,7 @@ class Pool:
 
     def __init__(
         self,
-        run: Callable[[Message], Finished],
+        run: Callable[[Message], DeliveryResult],
         *,
         threads: int,
         on_finished: Callable[[], None],
@@ -59,7 +59,7 @@ class Pool:
         self._on_finished = on_finished
         self._is_async = is_async
         self._loop = loop
-        self._finished: deque[Finished] = deque()
+        self._finished: deque[DeliveryResult] = deque()
         self.busy = Event()
         """Set when a message is started; for whoever has nothing to do before."""
         self.busy_since = 0.0
@@ -75,7 +75,7 @@ class Pool:
 
     @property
     def free(self) -> int:
-        """How many more messages could start at once."""
+        """The number of messages that could start now."""
         return len(self._slots) - len(self._running)
 
     def start(self, message: Message) -> None:
@@ -99,8 +99,8 @@ class Pool:
     def _slot_of(self, message: Message) -> Slot | None:
         return next((slot for slot in self._slots if slot.message is message), None)
 
-    def take_finished(self) -> list[Finished]:
-        """What has ended since the last call; their slots are free again."""
+    def take_finished(self) -> list[DeliveryResult]:
+        """Return the deliveries that ended since the last call, and free their slots."""
         self._replace_dead()
         taken = []
         while self._finished:
@@ -135,7 +135,7 @@ class Pool:
                 slot.inbox.put(message)
             elif message is not None and slot.has_begun and not slot.in_loop:
                 logger.error("the thread that handled message #%s has died", message.pk)
-                self._finished.append(Finished(message=message, error=HandlerThreadDied()))
+                self._finished.append(DeliveryResult(message=message, error=HandlerThreadDied()))
             slot.start_thread()
 
     def _work(self, slot: Slot) -> None:
@@ -149,7 +149,7 @@ class Pool:
         try:
             is_async = self._loop is not None and self._is_async(message)
         except BaseException as error:  # noqa: BLE001 - whatever the import does ends the delivery
-            self._finish(Finished(message=message, error=error))
+            self._finish(DeliveryResult(message=message, error=error))
             return
         if is_async and self._loop is not None:
             slot.in_loop = True
@@ -157,6 +157,6 @@ class Pool:
         else:
             self._finish(self._run(message))
 
-    def _finish(self, finished: Finished) -> None:
+    def _finish(self, finished: DeliveryResult) -> None:
         self._finished.append(finished)
         self._on_finished()

@@ -20,17 +20,17 @@ from .leases import LeaseRenewer
 from .options import WorkerOptions
 from .pool import Pool
 from .reaper import Reaper
-from .registry import Entry
+from .registry import WorkerEntry
 from .shutdown import Shutdown
 from .wakeup import Wakeup
 from .watchdogs import watched
 
 
 @contextmanager
-def burst_progress(
+def show_burst_progress(
     using: str, queues: Sequence[str], *, wanted: bool
 ) -> Iterator[Callable[[int], None]]:
-    """Yields what is told of each claim how many messages it took; shows nothing in a pipe."""
+    """Yield a function that advances the progress bar; show no bar unless stdout is a terminal."""
     if not wanted or not sys.stdout.isatty():
         yield lambda count: None
         return
@@ -46,8 +46,8 @@ logger = get_logger("django_mqlite.worker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How a worker process came to its end: how many handlers still run, and what it died of."""
+class ProcessResult:
+    """The result of a worker process: the handlers still running, and the error that ended it."""
 
     running: int = 0
     error: Error | None = None
@@ -55,22 +55,24 @@ class Ended:
 
     @property
     def code(self) -> int:
-        """The exit code: not 0 where a process manager should see that something was wrong."""
+        """The exit code: 1 if the process failed."""
         return 1 if self.error or self.failed else 0
 
 
-def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Shutdown) -> Ended:
-    """Work until asked to stop, to the quota, or in a burst until idle.
+def run_worker_process(
+    options: WorkerOptions, handlers: Mapping[str, Handler], stop: Shutdown
+) -> ProcessResult:
+    """Run a worker until shutdown, until its quota is used up, or in a burst until idle.
 
-    Handlers that still run in the end have had their time; their messages have been given back.
+    Messages whose handlers are still running after the shutdown timeout have been given back.
     """
     wakeup = Wakeup(options.using)
     stop.on_request(wakeup.notify)
     executor = Executor(handlers=handlers, using=options.using)
     pool = _pool(options, executor, wakeup, stop)
-    keeper = _keeper(options, handlers, pool, stop)
-    keeper.start()
-    entry = Entry(options)
+    renewer = _renewer(options, handlers, pool, stop)
+    renewer.start()
+    entry = WorkerEntry(options)
     consumer = Consumer(
         options,
         pool=pool,
@@ -78,13 +80,13 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Shu
         stop=stop,
         reaper=Reaper(options.using) if options.reaper else None,
         entry=entry,
-        keeper=None if options.supervised else keeper,
+        renewer=None if options.supervised else renewer,
     )
     error = None
     try:
         with (
             watched(options.using, stop),
-            burst_progress(options.using, options.queues, wanted=options.burst) as advance,
+            show_burst_progress(options.using, options.queues, wanted=options.burst) as advance,
         ):
             logger.info("worker %s serves %s", options.name, ", ".join(options.queues))
             consumer.on_claimed = advance
@@ -92,21 +94,21 @@ def run_child(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Shu
     except Error as caught:
         error = caught
     finally:
-        keeper.stop()
+        renewer.stop()
         pool.close()
-        executor.surroundings.close()
+        executor.contexts.close()
         wakeup.close()
-        with contextlib.suppress(Error):  # whoever reads a stale entry can tell
+        with contextlib.suppress(Error):  # stale entries are recognized by their age
             entry.remove()
     logger.info("worker %s stops after %d messages", options.name, consumer.claimed)
-    failed = stop.failed or consumer.had_no_room
-    return Ended(running=len(pool.running), error=error, failed=failed)
+    failed = stop.failed or consumer.started_over_memory_limit
+    return ProcessResult(running=len(pool.running), error=error, failed=failed)
 
 
 def _pool(options: WorkerOptions, executor: Executor, wakeup: Wakeup, stop: Shutdown) -> Pool:
     loop = EventLoop(
         executor.run_async,
-        new_context=executor.surroundings.new_context,
+        new_context=executor.contexts.new_context,
         on_stopped=partial(stop.request, failed=True),
     )
     return Pool(
@@ -118,7 +120,7 @@ def _pool(options: WorkerOptions, executor: Executor, wakeup: Wakeup, stop: Shut
     )
 
 
-def _keeper(
+def _renewer(
     options: WorkerOptions, handlers: Mapping[str, Handler], pool: Pool, stop: Shutdown
 ) -> LeaseRenewer:
     """In a supervised process a handler that has had its time is the supervisor's affair.

@@ -1,4 +1,4 @@
-"""The reaper: looks when the next thing is due, sweeps, rests."""
+"""The reaper: runs the sweeps when they are due."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from ..verbs.sweeps import (
 )
 from .database_errors import DatabaseErrors
 from .options import WorkerOptions
-from .registry import Entry, release_gone
+from .registry import WorkerEntry, release_gone
 from .shutdown import Shutdown
 from .watchdogs import watched
 
@@ -44,12 +44,12 @@ HOUSEKEEPING: Mapping[str, Sweep] = {
 
 
 def run_round(sweeps: Mapping[str, Sweep], using: str) -> dict[str, int]:
-    """One batch of each sweep; how many rows each found. A full BATCH: there may be more."""
+    """Run one batch of each sweep; return the rows that each found. A full BATCH may have more."""
     return {name: sweep(using, limit=BATCH) for name, sweep in sweeps.items()}
 
 
 def run_all(using: str) -> dict[str, int]:
-    """Everything that is to be done now; how many rows each sweep found."""
+    """Run all sweeps until nothing is due; return the rows that each found."""
     sweeps = {**URGENT, **HOUSEKEEPING}
     total = dict.fromkeys(sweeps, 0)
     while True:
@@ -71,7 +71,7 @@ HOUSEKEEPING_EVERY = 10.0
 GAP = 0.01
 """Seconds between two batches, about what one takes, so that other writers get in."""
 
-LONE_REST = 0.1
+STANDALONE_POLL = 0.1
 """Seconds: without a doorbell, a new schedule is noticed so soon."""
 
 
@@ -84,7 +84,7 @@ class Reaper:
         self._gone_at = 0.0
 
     def poll(self) -> float:
-        """Sweep one batch of what is due; how long to rest. Idle it only reads."""
+        """Sweep one batch of what is due; return the seconds to wait. Only reads while idle."""
         if time.monotonic() >= self._gone_at:
             self._gone_at = time.monotonic() + LONGEST_POLL
             release_gone(self._using)
@@ -107,21 +107,21 @@ class Reaper:
 
         It is on the register like a worker, one without queues, so that people can see it.
         """
-        faults = DatabaseErrors()
-        entry = Entry(WorkerOptions(using=self._using, queues=(), threads=0))
+        errors = DatabaseErrors()
+        entry = WorkerEntry(WorkerOptions(using=self._using, queues=(), threads=0))
         with watched(self._using, stop):
             logger.info("the reaper reaps in database %r", self._using)
-            while not stop.wait(self._rest(faults, entry)):
+            while not stop.wait(self._rest(errors, entry)):
                 pass
         with suppress(Error):  # it is forgotten when it is stale
             entry.remove()
         logger.info("the reaper stops")
 
-    def _rest(self, faults: DatabaseErrors, entry: Entry) -> float:
+    def _rest(self, errors: DatabaseErrors, entry: WorkerEntry) -> float:
         try:
             entry.refresh(in_flight=0)
             rest = self.poll()
         except Error as error:
-            return faults.failed(error)
-        faults.cleared()
-        return min(rest, LONE_REST)
+            return errors.failed(error)
+        errors.cleared()
+        return min(rest, STANDALONE_POLL)

@@ -19,7 +19,7 @@ WRITE_EVERY = 15.0
 """Seconds between two writes of a worker that does nothing else."""
 
 
-class Entry:
+class WorkerEntry:
     """This worker's entry."""
 
     def __init__(self, options: WorkerOptions) -> None:

@@ -93,10 +93,10 @@ def shutdown_on_signals(
 
 def ignore(number: signal.Signals) -> None:
     """Keep the signal from this process alone; SIG_IGN would reach the programs it starts."""
-    signal.signal(number, _nothing)
+    signal.signal(number, _ignore_signal)
 
 
-def _nothing(number: int, frame: FrameType | None) -> None:
+def _ignore_signal(number: int, frame: FrameType | None) -> None:
     """Its being there keeps the default action away."""
 
 
@@ -121,7 +121,7 @@ _before_fork = local()
 
 def _block_signals() -> None:
     _before_fork.mask = None
-    if _ours():
+    if _ignored_signals():
         _before_fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
@@ -133,13 +133,13 @@ def _unblock_signals() -> None:
 def _reset_signals() -> None:
     if _before_fork.mask is not None:
         signal.set_wakeup_fd(-1)
-        for number in _ours():
+        for number in _ignored_signals():
             signal.signal(number, DEFAULTS[number])
     _unblock_signals()
 
 
-def _ours() -> list[signal.Signals]:
-    return [number for number in SIGNALS if signal.getsignal(number) is _nothing]
+def _ignored_signals() -> list[signal.Signals]:
+    return [number for number in SIGNALS if signal.getsignal(number) is _ignore_signal]
 
 
 if hasattr(os, "register_at_fork"):

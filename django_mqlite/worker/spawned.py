@@ -1,4 +1,4 @@
-"""What runs in a process that a supervisor has spawned."""
+"""The entry point of a process that the supervisor spawns. Imports no models."""
 
 import multiprocessing
 import os
@@ -27,7 +27,7 @@ def work(options: WorkerOptions, unique: str) -> None:
     django.setup()
     from ..handlers import get_handlers  # noqa: PLC0415 - after setup
     from ..logs import configure_default_logging  # noqa: PLC0415 - after setup
-    from .process import run_child  # noqa: PLC0415 - after setup
+    from .process import run_worker_process  # noqa: PLC0415 - after setup
 
     configure_default_logging()
     stop = Shutdown()
@@ -35,7 +35,7 @@ def work(options: WorkerOptions, unique: str) -> None:
     with shutdown_on_signals(stop, [signal.SIGTERM], insist=False):
         Thread(target=_watch_parent, args=(stop.request,), daemon=True).start()
         named = replace(options, name=worker_name(unique=unique))
-        ended = run_child(named, get_handlers(), stop)
+        ended = run_worker_process(named, get_handlers(), stop)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(ended.code)  # a handler that still runs would keep the interpreter from ending

@@ -19,7 +19,7 @@ from ..handlers import Handler
 from ..verbs.sweeps import interrupt
 from ..verbs.workers import registered_workers, unregister
 from .database_errors import DatabaseErrors, advice
-from .leases import KeptLeases
+from .leases import SupervisedLeases
 from .options import WorkerOptions, unique_part, worker_name
 from .registry import release_all
 from .shutdown import Shutdown
@@ -83,8 +83,8 @@ class Supervisor:
         self._failures = 0
         self._burst_failed = False
         self._start_at = 0.0
-        self._kept = KeptLeases(options.using, handlers)
-        self._faults = DatabaseErrors()
+        self._leases = SupervisedLeases(options.using, handlers)
+        self._database_errors = DatabaseErrors()
         self._bell, self._ring = socket.socketpair()
         stop.on_request(partial(self._ring.sendall, b"!"))
         stop.on_leave(partial(self._kill_all, "nobody watches it any more"))
@@ -123,7 +123,7 @@ class Supervisor:
 
     def poll(self) -> float:
         """Bury the dead, start what is missing, keep the leases; how long to rest."""
-        self._bury()
+        self._remove_ended()
         self._start_missing()
         rest = self._keep()
         return max(0.0, min(rest, self._start_at - time.monotonic())) if self._missing else rest
@@ -140,7 +140,7 @@ class Supervisor:
             self._start_at = self._start_at or time.monotonic()
             self._children += [Child(self._options) for _ in range(missing)]
 
-    def _bury(self) -> None:
+    def _remove_ended(self) -> None:
         for child in [child for child in self._children if child.process.exitcode is not None]:
             self._children.remove(child)
             code = child.process.exitcode
@@ -159,7 +159,7 @@ class Supervisor:
                 self._start_at = time.monotonic() + rest
 
     def _has_registered(self, child: Child) -> bool:
-        """Whether it came to work; asked of one that has not taken itself off the register."""
+        """Return whether the child registered, which means that it started to work."""
         try:
             workers = registered_workers(self._options.using)
             return any(record.worker == child.name for record in workers)
@@ -167,12 +167,12 @@ class Supervisor:
             return False
 
     def _interrupt(self, child: Child) -> None:
-        """What the child still held when it was killed, or had to leave, is not to blame.
+        """Give back what a killed child still held, without counting the deliveries.
 
         But for a handler beyond its timeout, which is released like that of a crash.
         """
         try:
-            leases = self._kept.innocent(child.name)
+            leases = self._leases.within_timeout(child.name)
             interrupt(self._options.using, leases, reason="its worker process had to be ended")
         except Error as error:
             logger.error("interruptions were not recorded: %s (%s)", error, advice(error))
@@ -188,13 +188,13 @@ class Supervisor:
     def _keep(self) -> float:
         by_name = {child.name: child for child in self._children}
         try:
-            overdue = self._kept.renew(list(by_name))
+            overdue = self._leases.renew(list(by_name))
         except Error as error:
-            return self._faults.failed(error)
-        self._faults.cleared()
+            return self._database_errors.failed(error)
+        self._database_errors.cleared()
         for name in overdue:
             by_name[name].kill("it runs a handler beyond its timeout")
-        return self._kept.rest
+        return self._leases.rest
 
     def _keep_while_draining(self) -> float:
         try:
@@ -212,7 +212,7 @@ class Supervisor:
         self._kill_all("it has not ended in time")
         for child in self._children:
             child.process.join()
-        self._bury()
+        self._remove_ended()
 
     @property
     def _alive(self) -> list[Child]:

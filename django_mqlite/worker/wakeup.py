@@ -1,4 +1,4 @@
-"""What ends a worker's rest: a finished handler, a commit, the wish to stop, or time."""
+"""Wake the worker: on a finished handler, a commit, a shutdown request, or a timeout."""
 
 import contextlib
 import ctypes
@@ -102,17 +102,17 @@ class Wakeup:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._reader, selectors.EVENT_READ)
         self._notified = False
-        self._doorbell = _listen(doorbell_path(using))
+        self._doorbell = _open_doorbell(doorbell_path(using))
         if self._doorbell is not None:
             self._selector.register(self._doorbell, selectors.EVENT_READ)
 
     @property
     def poll_interval(self) -> float:
-        """How long a commit may stay unseen, in seconds."""
+        """The longest time, in seconds, that a commit may go unnoticed."""
         return FAST_POLL if self._doorbell is None else SLOW_POLL
 
     def notify(self) -> None:
-        """End the rest now; from any thread. What is to be seen then has to be there already."""
+        """Wake the worker, from any thread. Publish the change before calling this."""
         if self._notified:
             return  # of several handlers that end together one wakes
         self._notified = True
@@ -120,7 +120,7 @@ class Wakeup:
             self._writer.send(b"!")
 
     def wait(self, seconds: float) -> None:
-        """Rest until something happens, at most so long."""
+        """Wait for an event, at most this many seconds."""
         for key, _ in self._selector.select(seconds):
             if key.fileobj is self._doorbell:
                 self._doorbell.drain()
@@ -138,7 +138,7 @@ class Wakeup:
             self._doorbell.close()
 
 
-def _listen(path: Path | None) -> Doorbell | None:
+def _open_doorbell(path: Path | None) -> Doorbell | None:
     """None where nothing can be heard: no file, no permission, or Windows."""
     if path is None:
         return None

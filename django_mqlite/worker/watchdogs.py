@@ -1,4 +1,4 @@
-"""What must be true before a worker starts; better said at the start than in the middle."""
+"""Checks before a worker starts, and watchdogs over its parent, its memory and its files."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ class Parent:
 
     @property
     def gone(self) -> bool:
-        """Whether this process has been handed to another parent."""
+        """Whether the parent of this process has died."""
         return self._matters and os.getppid() != self._pid
 
 
@@ -65,7 +65,7 @@ class Memory:
 
     @property
     def exceeded(self) -> bool:
-        """Whether it is too large now, as of a second ago at most."""
+        """Whether the process uses too much memory, checked at most once a second."""
         if self._limit_mb is not None and time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + CHECK_INTERVAL
             used_mb = self._process.memory_info().rss / 2**20
@@ -90,7 +90,7 @@ def watched(using: str, stop: Shutdown) -> Iterator[None]:
     SQLite works on with the files that it has open, so whatever is written from then on is lost
     though it was acknowledged. From a thread, because the others may wait for a lock.
     """
-    _anchor_names()
+    _make_names_absolute()
     path = database_path(using)
     if path is None:
         yield
@@ -106,7 +106,7 @@ def watched(using: str, stop: Shutdown) -> Iterator[None]:
         thread.join()
 
 
-def _anchor_names() -> None:
+def _make_names_absolute() -> None:
     """A handler may change the directory, and threads connect to a relative NAME later."""
     for connection in connections.all():
         if connection.vendor == "sqlite":
@@ -198,7 +198,7 @@ def served_queues(
     """
     known = set(Queue.objects.db_manager(using).values_list("name", flat=True))
     handled = handlers.keys() | queues_of_kinds()
-    queues = tuple(queue for queue in _all_wanted(handled, wanted) if queue not in excluded)
+    queues = tuple(queue for queue in _expand_wildcard(handled, wanted) if queue not in excluded)
     for queue in [*queues, *excluded]:
         if queue not in known:
             raise NotReady(str(QueueNotFound(queue, known)))
@@ -218,7 +218,7 @@ def served_queues(
     return queues
 
 
-def _all_wanted(handled: AbstractSet[str], wanted: Sequence[str]) -> Iterator[str]:
+def _expand_wildcard(handled: AbstractSet[str], wanted: Sequence[str]) -> Iterator[str]:
     for queue in wanted or ["*"]:
         if queue == "*":
             yield from sorted(handled - set(wanted))

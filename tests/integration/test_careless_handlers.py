@@ -6,7 +6,7 @@ from django.db import transaction
 from django_mqlite import enqueue, enqueue_many
 from django_mqlite.handlers import Handler
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import run_child
+from django_mqlite.worker.process import run_worker_process
 from django_mqlite.worker.shutdown import Shutdown
 from tests.support.verbs import row_of
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def work(function, *, queues=("jobs",), **options):
     worker = WorkerOptions(using="default", queues=queues, burst=True, threads=1, **options)
     handlers = {queue: Handler(queue=queue, function=function) for queue in queues}
-    return run_child(worker, handlers, Shutdown())
+    return run_worker_process(worker, handlers, Shutdown())
 
 
 def test_a_settle_of_the_handlers_own_that_was_committed_stays(make_queue):

@@ -16,7 +16,7 @@ from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
 from django_mqlite.worker import database_errors
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import Ended, run_child
+from django_mqlite.worker.process import ProcessResult, run_worker_process
 from django_mqlite.worker.reaper import Reaper
 from django_mqlite.worker.shutdown import SIGNALS, Shutdown
 from tests.support.verbs import state_of
@@ -25,9 +25,9 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def work_until_idle(handle, **options) -> Ended:
+def work_until_idle(handle, **options) -> ProcessResult:
     worker = WorkerOptions(**{"using": "default", "queues": ("jobs",), "burst": True, **options})
-    return run_child(worker, {"jobs": Handler(queue="jobs", function=handle)}, Shutdown())
+    return run_worker_process(worker, {"jobs": Handler(queue="jobs", function=handle)}, Shutdown())
 
 
 def descriptors() -> int:
@@ -78,7 +78,7 @@ def test_a_burst_handles_what_there_is_and_leaves_nothing_behind(queue):
 
     ended = work_until_idle(lambda message: seen.append(message.data))
 
-    assert ended == Ended(running=0, error=None)
+    assert ended == ProcessResult(running=0, error=None)
     assert sorted(seen) == [0, 1, 2, 3, 4]
     assert {state_of(message) for message in messages} == {"gone"}
     assert threads_of_workers() == set()
@@ -95,9 +95,11 @@ def test_a_handler_that_does_not_end_is_counted(queue):
 
     worker = WorkerOptions(using="default", queues=("jobs",), shutdown_timeout=0)
     with released(may_end):
-        ended = run_child(worker, {"jobs": Handler(queue="jobs", function=work_too_long)}, stop)
+        ended = run_worker_process(
+            worker, {"jobs": Handler(queue="jobs", function=work_too_long)}, stop
+        )
 
-        assert ended == Ended(running=1, error=None)
+        assert ended == ProcessResult(running=1, error=None)
         assert state_of(message) == "active"
 
 

@@ -15,9 +15,9 @@ from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
 from django_mqlite.types import State
 from django_mqlite.worker import consumer as consumer_module
-from django_mqlite.worker.consumer import LATEST, REAP_SOON, Consumer
+from django_mqlite.worker.consumer import REAP_AFTER_COMMIT, REAP_DELAY_LIMIT, Consumer
 from django_mqlite.worker.database_errors import FIRST_REST
-from django_mqlite.worker.executor import Finished
+from django_mqlite.worker.executor import DeliveryResult
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.reaper import Reaper
 from django_mqlite.worker.shutdown import Shutdown
@@ -43,7 +43,7 @@ class Hands:
         self.running.append(message)
 
     def end(self, message, error=None):
-        self._finished.append(Finished(message=message, error=error))
+        self._finished.append(DeliveryResult(message=message, error=error))
 
     def take_finished(self):
         taken, self._finished = self._finished, []
@@ -67,7 +67,7 @@ def make_consumer(pool, stop):
     """A consumer of the queue `jobs`, or of what the options say."""
     with closing(Wakeup("default")) as wakeup:
 
-        def make(*, reaper=False, entry=None, keeper=None, **options):
+        def make(*, reaper=False, entry=None, renewer=None, **options):
             return Consumer(
                 WorkerOptions(**{"using": "default", "queues": ("jobs",), **options}),
                 pool=pool,
@@ -75,7 +75,7 @@ def make_consumer(pool, stop):
                 stop=stop,
                 reaper=Reaper("default") if reaper else None,
                 entry=entry,
-                keeper=keeper,
+                renewer=renewer,
             )
 
         yield make
@@ -356,9 +356,9 @@ def test_a_handler_that_lost_its_lease_by_its_own_fault_is_counted_in_the_end(
 def test_after_a_stall_leases_are_longer_and_that_is_told_once(
     make_consumer, pool, queue, clock, caplog
 ):
-    keeper = SimpleNamespace(least_lease_ms=90_000, longest_stall=30.0)
+    renewer = SimpleNamespace(least_lease_ms=90_000, longest_stall=30.0)
     pool.threads = 1
-    consumer = make_consumer(keeper=keeper)
+    consumer = make_consumer(renewer=renewer)
     enqueue(queue, 2)
 
     settle_down(consumer)
@@ -374,7 +374,7 @@ def test_after_a_stall_leases_are_longer_and_that_is_told_once(
 
 
 def test_a_stall_shorter_than_the_lease_changes_nothing(make_consumer, pool, queue, clock, caplog):
-    consumer = make_consumer(keeper=SimpleNamespace(least_lease_ms=3_000, longest_stall=1.0))
+    consumer = make_consumer(renewer=SimpleNamespace(least_lease_ms=3_000, longest_stall=1.0))
     enqueue(queue, 1)
 
     settle_down(consumer)
@@ -428,7 +428,7 @@ def test_an_own_failure_that_comes_back_soon_is_not_slept_through(make_consumer,
 
     settle_down(consumer)
 
-    assert consumer.poll() <= REAP_SOON
+    assert consumer.poll() <= REAP_AFTER_COMMIT
 
 
 class Counted:
@@ -481,7 +481,9 @@ class Reaps:
 
 
 @pytest.mark.parametrize(
-    ("late_by", "order"), [(0, ["started"]), (LATEST, ["reaped", "started"])], ids=["due", "late"]
+    ("late_by", "order"),
+    [(0, ["started"]), (REAP_DELAY_LIMIT, ["reaped", "started"])],
+    ids=["due", "late"],
 )
 def test_what_waits_for_a_free_thread_goes_before_what_is_due_but_not_for_long(
     make_consumer, pool, queue, monkeypatch, late_by, order

@@ -18,7 +18,7 @@ from django_mqlite.models import Message
 from django_mqlite.worker import database_errors
 from django_mqlite.worker.leases import LeaseRenewer
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import Ended, run_child
+from django_mqlite.worker.process import ProcessResult, run_worker_process
 from django_mqlite.worker.shutdown import Shutdown
 from django_mqlite.worker.watchdogs import CHECK_INTERVAL, DatabaseFiles
 from tests.support import engines
@@ -31,9 +31,11 @@ REASON = "x" * 1_000
 """Together more than fits into the pages that there are."""
 
 
-def run(handle, *, stop=None, **options) -> Ended:
+def run(handle, *, stop=None, **options) -> ProcessResult:
     worker = WorkerOptions(using="default", queues=("jobs",), **options)
-    return run_child(worker, {"jobs": Handler(queue="jobs", function=handle)}, stop or Shutdown())
+    return run_worker_process(
+        worker, {"jobs": Handler(queue="jobs", function=handle)}, stop or Shutdown()
+    )
 
 
 # Full
@@ -96,7 +98,7 @@ def test_a_database_that_becomes_read_only_is_told_and_settled_once_it_can_be(
 
     monkeypatch.setattr(MessageManager, "exchange", exchange_unless_refused)
 
-    assert run(lambda message: ran.append(message.pk), burst=True) == Ended()
+    assert run(lambda message: ran.append(message.pk), burst=True) == ProcessResult()
 
     assert ran == [message.pk]
     assert ["readonly" in str(error) for error, _ in refused] == [True, True]

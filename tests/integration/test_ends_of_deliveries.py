@@ -21,7 +21,7 @@ from django_mqlite.logs import current_message
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.pool import Pool
-from django_mqlite.worker.process import run_child
+from django_mqlite.worker.process import run_worker_process
 from django_mqlite.worker.shutdown import Shutdown
 from tests.support.flavours import FLAVOURS, HANDLERS, TASKS, Work
 from tests.support.unruly_app import UNRULY
@@ -133,7 +133,7 @@ def test_coroutine_that_calls_nothing_ends_while_a_neighbour_occupies_its_thread
             waited.append(await sync_to_async(finished[ended.pk].wait)(PATIENCE))
 
     worker = WorkerOptions(using="default", queues=("jobs",), burst=True, threads=2)
-    run_child(worker, {"jobs": Handler(queue="jobs", function=handle)}, Shutdown())
+    run_worker_process(worker, {"jobs": Handler(queue="jobs", function=handle)}, Shutdown())
 
     assert waited == [True]
 
@@ -158,7 +158,7 @@ def test_error_that_two_coroutines_raise_ends_only_one_of_them(jobs, finished):
 
     raised = asyncio.Event()
     worker = WorkerOptions(using="default", queues=("jobs",), burst=True, threads=2)
-    run_child(worker, {"jobs": Handler(queue="jobs", function=handle)}, Shutdown())
+    run_worker_process(worker, {"jobs": Handler(queue="jobs", function=handle)}, Shutdown())
 
     assert went_on == [first.pk]
     assert [letter.pk for letter in DeadLetter.objects.all()] == [second.pk]

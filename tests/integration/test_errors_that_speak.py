@@ -9,7 +9,7 @@ from django_mqlite import Reject
 from django_mqlite.handlers import Handler
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import run_child
+from django_mqlite.worker.process import run_worker_process
 from django_mqlite.worker.shutdown import Shutdown
 from tests.support.verbs import enqueue_and_claim
 
@@ -56,7 +56,7 @@ def test_a_worker_asks_for_it_outside_its_transactions(queue, wrap):
 
     Message.objects.enqueue("jobs", None)
     options = WorkerOptions(using="default", queues=("jobs",), burst=True, threads=1)
-    run_child(options, {"jobs": Handler(queue="jobs", function=fail)}, Shutdown())
+    run_worker_process(options, {"jobs": Handler(queue="jobs", function=fail)}, Shutdown())
 
     assert {inside for _, inside in said.asked} == {False}
 
@@ -73,7 +73,10 @@ def test_a_text_that_leaves_ends_neither_the_thread_nor_the_delivery(queue):
         Message.objects.enqueue("jobs", None, max_delivery_count=1)
     options = WorkerOptions(using="default", queues=("jobs",), burst=True, threads=1)
 
-    assert run_child(options, {"jobs": Handler(queue="jobs", function=fail)}, Shutdown()).code == 0
+    assert (
+        run_worker_process(options, {"jobs": Handler(queue="jobs", function=fail)}, Shutdown()).code
+        == 0
+    )
 
     assert DeadLetter.objects.count() == 2
 

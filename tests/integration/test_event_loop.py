@@ -13,7 +13,7 @@ from django.db import OperationalError, connections
 from django_mqlite.handlers import Handler
 from django_mqlite.models import Message, Queue
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import Ended, run_child
+from django_mqlite.worker.process import ProcessResult, run_worker_process
 from django_mqlite.worker.shutdown import Shutdown
 from tests.support.unruly_app import UNRULY
 from tests.support.verbs import row_of
@@ -25,10 +25,10 @@ COUNT = int(os.environ.get("MQLITE_TEST_MANY", "2000"))
 """Messages after which nothing may have grown; `make soak` goes on for half an hour."""
 
 
-def work_until_idle(handle, *, timeout_ms=None, stop=None, **options) -> Ended:
+def work_until_idle(handle, *, timeout_ms=None, stop=None, **options) -> ProcessResult:
     worker = WorkerOptions(**{"using": "default", "queues": ("jobs",), "burst": True, **options})
     handler = Handler(queue="jobs", function=handle, timeout_ms=timeout_ms)
-    return run_child(worker, {"jobs": handler}, stop or Shutdown())
+    return run_worker_process(worker, {"jobs": handler}, stop or Shutdown())
 
 
 def enqueue(count):
@@ -56,7 +56,7 @@ def test_as_many_run_at_once_as_there_are_slots_in_one_loop(jobs):
             await together.wait()
         running.discard(message.pk)
 
-    assert work_until_idle(meet, threads=3) == Ended()
+    assert work_until_idle(meet, threads=3) == ProcessResult()
 
     assert max(most) == 3
     assert len(most) == 9
@@ -78,7 +78,7 @@ def test_a_handler_beyond_its_timeout_is_cancelled_and_its_message_fails(jobs):
             raise
 
     Queue.objects.configure("jobs", retain_completed=3_600)
-    assert work_until_idle(wait_too_long, timeout_ms=50) == Ended()
+    assert work_until_idle(wait_too_long, timeout_ms=50) == ProcessResult()
 
     row = row_of(message)
     assert seen == ["cancelled"]
@@ -103,7 +103,7 @@ def test_a_handler_whose_lease_is_lost_is_cancelled_and_its_outcome_not_written(
             seen.append(message.lease.lost)
             raise
 
-    assert work_until_idle(lose_the_lease, reaper=False) == Ended()
+    assert work_until_idle(lose_the_lease, reaper=False) == ProcessResult()
 
     assert seen == [True]
     row = row_of(message)
@@ -120,7 +120,7 @@ def test_connections_of_coroutines_are_kept_for_the_next_not_piled_up(jobs):
         assert await Group.objects.filter(name=f"effect {message.pk}").aexists()
         opened.add(await connection_in_use())
 
-    assert work_until_idle(work, threads=4) == Ended()
+    assert work_until_idle(work, threads=4) == ProcessResult()
 
     assert Group.objects.count() == 20
     assert len(opened) <= 4
@@ -150,7 +150,7 @@ def test_a_connection_that_had_an_error_is_not_handed_on(jobs):
             await Group.objects.acreate(name="effect")
             left[message.pk] = await sync_to_async(lambda: connections["default"].connection)()
 
-    assert work_until_idle(work, threads=1) == Ended()
+    assert work_until_idle(work, threads=1) == ProcessResult()
 
     assert left[first.pk] is not left[second.pk]
     assert Group.objects.count() == 1
@@ -170,7 +170,7 @@ def test_with_debug_nobody_remembers_the_queries_of_earlier_messages(jobs, setti
     def queries_remembered() -> int:
         return len(connections["default"].queries_log)
 
-    assert work_until_idle(work, threads=2) == Ended()
+    assert work_until_idle(work, threads=2) == ProcessResult()
 
     assert len(remembered) == 100
     assert max(remembered) < 10

@@ -15,7 +15,7 @@ from django_mqlite.models import DeadLetter, Message
 from django_mqlite.testing import drain
 from django_mqlite.worker import executor
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import run_child
+from django_mqlite.worker.process import run_worker_process
 from django_mqlite.worker.shutdown import Shutdown
 from tests.integration.tasks import calls
 from tests.support.odd_errors import ODD_ERRORS, DelayRaises, TextInterrupts
@@ -28,7 +28,7 @@ def work(function, *, threads=2, atomic=False):
     """A burst of a worker of one process."""
     worker = WorkerOptions(using="default", queues=("jobs",), burst=True, threads=threads)
     of_queue = {"jobs": Handler(queue="jobs", function=function, atomic=atomic)}
-    return run_child(worker, of_queue, Shutdown())
+    return run_worker_process(worker, of_queue, Shutdown())
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_an_odd_error_of_a_task_fails_its_own_delivery_only(make_queue, error, n
     calls.note.enqueue()
     worker = WorkerOptions(using="default", queues=("default",), burst=True, threads=2)
 
-    assert run_child(worker, {}, Shutdown()).code == 0
+    assert run_worker_process(worker, {}, Shutdown()).code == 0
 
     assert sorted(Message.objects.values_list("state", flat=True)) == ["completed", "dead_lettered"]
 
@@ -237,7 +237,7 @@ def test_idle_threads_that_are_killed_are_replaced_and_cost_no_delivery(make_que
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_thread_that_dies_with_its_delivery_fails_it_and_is_replaced(jobs, threads, monkeypatch):
     """In the worker's own code, after the handler: where no `except` of a delivery is."""
-    tidy = executor.tidy_connections
+    tidy = executor.clean_up_connections
 
     def die():
         if bad_runs.pop():
@@ -245,7 +245,7 @@ def test_a_thread_that_dies_with_its_delivery_fails_it_and_is_replaced(jobs, thr
         return tidy()
 
     bad_runs = [False, False, True]
-    monkeypatch.setattr(executor, "tidy_connections", die)
+    monkeypatch.setattr(executor, "clean_up_connections", die)
     messages = enqueue_many("jobs", range(3))
 
     assert work(lambda message: None, threads=threads).code == 0
@@ -271,7 +271,7 @@ def test_a_task_of_a_coroutine_that_exits_ends_the_worker_with_a_failure(make_qu
     worker = WorkerOptions(
         using="default", queues=("jobs",), burst=True, threads=1, shutdown_timeout=0.1
     )
-    ended = run_child(worker, {"jobs": Handler(queue="jobs", function=leave)}, Shutdown())
+    ended = run_worker_process(worker, {"jobs": Handler(queue="jobs", function=leave)}, Shutdown())
 
     assert ended.code == 1
     row = row_of(message)
@@ -344,7 +344,7 @@ def test_a_task_that_returns_what_has_not_run_has_failed(make_queue, name):
     result = getattr(calls, name).enqueue()
     worker = WorkerOptions(using="default", queues=("default",), burst=True, threads=1)
 
-    assert run_child(worker, {}, Shutdown()).code == 0
+    assert run_worker_process(worker, {}, Shutdown()).code == 0
 
     result.refresh()
     assert result.errors[0].exception_class_path == "django_mqlite.exceptions.NothingHasRun"

@@ -13,12 +13,12 @@ from django_mqlite.handlers import Handler
 from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
 from django_mqlite.worker import leases
-from django_mqlite.worker.executor import Finished
+from django_mqlite.worker.executor import DeliveryResult
 from django_mqlite.worker.leases import (
     LONGEST_CHECK_INTERVAL,
     SHORTEST_REST,
-    KeptLeases,
     LeaseRenewer,
+    SupervisedLeases,
 )
 from django_mqlite.worker.pool import Pool
 from tests.support.verbs import enqueue_and_claim, reap, row_of, state_of
@@ -45,8 +45,8 @@ def message(queue, running):
     return claimed
 
 
-def ended(message) -> Finished:
-    return Finished(message=message, error=None)
+def ended(message) -> DeliveryResult:
+    return DeliveryResult(message=message, error=None)
 
 
 def renewals(keeper) -> int:
@@ -351,7 +351,7 @@ def test_a_supervisor_renews_no_lease_beyond_its_timeout_and_kills_in_the_end(
 
     make_queue("jobs", lock_duration=2)
     handler = Handler(queue="jobs", function=coroutine if is_async else function, timeout_ms=1_500)
-    kept = KeptLeases("default", {"jobs": handler})
+    kept = SupervisedLeases("default", {"jobs": handler})
     Message.objects.enqueue("jobs", None)
     (message,) = Message.objects.claim("jobs", worker="child", lock_duration=60)
     before = row_of(message)
@@ -362,6 +362,6 @@ def test_a_supervisor_renews_no_lease_beyond_its_timeout_and_kills_in_the_end(
     assert kept.renew(["child"]) == (set() if is_async else {"child"})
 
     assert row_of(message) == before
-    assert kept.innocent("child") == []
+    assert kept.within_timeout("child") == []
     clock.advance(leases.CANCEL_GRACE_MS / 1_000)
     assert kept.renew(["child"]) == {"child"}

@@ -10,7 +10,7 @@ from django_mqlite.handlers import Handler
 from django_mqlite.logs import MessageFilter, current_message
 from django_mqlite.models import Message
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import Ended, run_child
+from django_mqlite.worker.process import ProcessResult, run_worker_process
 from django_mqlite.worker.shutdown import Shutdown
 from tests.support.unruly_app import UNRULY
 from tests.support.waiting import wait_until
@@ -32,7 +32,8 @@ def records(caplog):
 def work_until_idle(handle) -> None:
     options = WorkerOptions(using="default", queues=("jobs",), burst=True)
     assert (
-        run_child(options, {"jobs": Handler(queue="jobs", function=handle)}, Shutdown()) == Ended()
+        run_worker_process(options, {"jobs": Handler(queue="jobs", function=handle)}, Shutdown())
+        == ProcessResult()
     )
 
 

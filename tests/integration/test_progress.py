@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from django_mqlite import enqueue_many
-from django_mqlite.worker.process import burst_progress
+from django_mqlite.worker.process import show_burst_progress
 
 pytestmark = pytest.mark.django_db
 
@@ -23,7 +23,7 @@ def two_messages(queue):
 
 def shown(monkeypatch, stdout, *, wanted=True):
     monkeypatch.setattr(sys, "stdout", stdout)
-    with burst_progress("default", ["jobs"], wanted=wanted) as advance:
+    with show_burst_progress("default", ["jobs"], wanted=wanted) as advance:
         advance(1)
         advance(1)
     return stdout.getvalue()

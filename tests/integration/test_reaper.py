@@ -13,7 +13,7 @@ from django_mqlite.verbs.workers import registered_workers
 from django_mqlite.worker import reaper as reapers
 from django_mqlite.worker import reaper as sweeps
 from django_mqlite.worker.database_errors import FIRST_REST
-from django_mqlite.worker.reaper import GAP, LONE_REST, LONGEST_POLL, Reaper
+from django_mqlite.worker.reaper import GAP, LONGEST_POLL, STANDALONE_POLL, Reaper
 from django_mqlite.worker.shutdown import Shutdown
 from tests.support.verbs import enqueue_and_claim, state_of
 
@@ -160,7 +160,7 @@ def test_a_lone_reaper_looks_often_and_ends_when_asked(reaper, queue, monkeypatc
 
     reaper.run(stop)
 
-    assert rests == [LONE_REST] * 3
+    assert rests == [STANDALONE_POLL] * 3
 
 
 def test_a_lone_reaper_is_on_the_register_while_it_runs(reaper, queue, monkeypatch):
@@ -197,7 +197,7 @@ def test_a_lone_reaper_waits_for_a_database_that_fails(reaper, queue, monkeypatc
 
     reaper.run(stop)
 
-    assert rests == [FIRST_REST, 2 * FIRST_REST, LONE_REST]
+    assert rests == [FIRST_REST, 2 * FIRST_REST, STANDALONE_POLL]
 
 
 def test_runreaper_once_says_what_it_did(queue, clock):

@@ -18,7 +18,7 @@ from django_mqlite.verbs.workers import LIVE_WITHIN_MS, live_workers, register, 
 from django_mqlite.worker import registry
 from django_mqlite.worker.identity import NAMELESS, ProcessIdentity, _process, this_process
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.registry import WRITE_EVERY, Entry, other_machine, release_gone
+from django_mqlite.worker.registry import WRITE_EVERY, WorkerEntry, other_machine, release_gone
 from tests.support.another_user import judged_by_another_user
 from tests.support.verbs import claim_one, row_of, state_of
 from tests.support.waiting import wait_until
@@ -40,7 +40,9 @@ def time(monkeypatch):
 
 @pytest.fixture
 def entry(db, clock, time):
-    return Entry(WorkerOptions(using="default", queues=("jobs", "more"), threads=3, name="w1"))
+    return WorkerEntry(
+        WorkerOptions(using="default", queues=("jobs", "more"), threads=3, name="w1")
+    )
 
 
 def writes(entry, in_flight=0) -> int:

@@ -18,7 +18,7 @@ from django_mqlite.verbs.workers import (
     unregister,
 )
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.registry import Entry
+from django_mqlite.worker.registry import WorkerEntry
 from tests.support.verbs import enqueue_and_claim
 
 pytestmark = pytest.mark.django_db
@@ -137,7 +137,7 @@ def test_nothing_counted_is_nothing(clock):
 
 
 def test_counting_writes_nothing_until_the_entry_is_written(queue, clock):
-    entry = Entry(WorkerOptions(using="default", queues=("jobs",), name="w1"))
+    entry = WorkerEntry(WorkerOptions(using="default", queues=("jobs",), name="w1"))
     entry.refresh(in_flight=0)
     message = enqueue_and_claim("jobs")
     message.complete()

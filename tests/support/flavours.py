@@ -11,7 +11,7 @@ from django_mqlite.handlers import Handler
 from django_mqlite.models import Message
 from django_mqlite.task_backend.compat import task
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import Ended, run_child
+from django_mqlite.worker.process import ProcessResult, run_worker_process
 from django_mqlite.worker.shutdown import Shutdown
 
 Act = Callable[[Message | None], object]
@@ -38,7 +38,7 @@ class Work:
             Message.objects.enqueue("jobs", None)
         return Message.objects.order_by("-pk").values_list("pk", flat=True)[0]
 
-    def run(self, **options: Any) -> Ended:
+    def run(self, **options: Any) -> ProcessResult:
         """Work until idle, in one process and in one thread by default."""
         worker = WorkerOptions(
             **{"using": "default", "queues": ("jobs",), "burst": True, "threads": 1, **options}
@@ -49,7 +49,7 @@ class Work:
             atomic=self._flavour == "atomic",
         )
         with _called(self._act):
-            return run_child(worker, {"jobs": handler}, Shutdown())
+            return run_worker_process(worker, {"jobs": handler}, Shutdown())
 
 
 def _function(flavour: str, act: Act) -> Callable[[Message], object]:

@@ -6,7 +6,7 @@ from queue import SimpleQueue
 import pytest
 
 from django_mqlite.models import Message
-from django_mqlite.worker.executor import Finished
+from django_mqlite.worker.executor import DeliveryResult
 from django_mqlite.worker.pool import Pool
 from tests.support.waiting import wait_until
 
@@ -29,7 +29,7 @@ class Handlers:
     def run(self, message):
         self.started.put((message, threading.current_thread().name))
         self.go_on.acquire()
-        return Finished(message=message, error=None)
+        return DeliveryResult(message=message, error=None)
 
     def on_finished(self):
         self.finished.put(None)

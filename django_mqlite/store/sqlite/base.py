@@ -10,7 +10,7 @@ from ...types import Lease
 
 
 class Connection(Protocol):
-    """What the store needs of a connection; Django's database wrappers have it."""
+    """The part of Django's database wrappers that the store uses."""
 
     def cursor(self) -> AbstractContextManager[Any]: ...
 
@@ -142,7 +142,7 @@ SCHEMA_TOKEN = Statement("SELECT value FROM mqlite_meta WHERE key = 'schema'")
 
 
 def schema_token(connection: Connection) -> str | None:
-    """Which schema the file says it has; None if it says nothing."""
+    """Return the schema number that is stored in the database, or None if there is none."""
     row = SCHEMA_TOKEN.one(connection)
     return row[0] if row else None
 

@@ -199,7 +199,7 @@ KNOWN_ATTEMPT = Statement(
 def replay_attempt(
     connection: Connection, queue: str, attempt_id: str, *, now: int
 ) -> list[MessageRow] | None:
-    """What the attempt was given and still holds; None if it was given nothing, or is forgotten."""
+    """Return the messages that the attempt got and still holds, or None if it is not known."""
     known = KNOWN_ATTEMPT.all(connection, queue=queue, attempt_id=attempt_id, now=now)
     if not known:
         return None

@@ -92,7 +92,7 @@ def prune_keys(connection: Connection, *, now: int, limit: int) -> int:
 
 
 class Stored(NamedTuple):
-    """What became of a new message. `line` None: it keeps no order."""
+    """A stored message. `line` is None if the message is not part of a group."""
 
     id: int
     state: str
@@ -253,7 +253,7 @@ QUEUE_RULES = Statement(
 
 
 def needs_look(connection: Connection, queue: str, messages: Sequence[NewMessage]) -> bool:
-    """Whether the queue has a window that must be asked before a message is stored.
+    """Return whether the queue has a deduplication window to check before a message is stored.
 
     Raises QueueNotFound, GroupRequired or PriorityRefused where its rules refuse one of them.
     """

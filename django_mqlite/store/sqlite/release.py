@@ -23,7 +23,7 @@ class Released:
 
 
 def released_rows(rows: Iterable[tuple[Any, ...]]) -> list[Released]:
-    """What such a statement returns, in one shape."""
+    """Return the rows of a statement that ends leases as `Released` values."""
     names = ("queue", "message_id", "state", "delivery_count", "content_type", "subject")
     return [Released(**dict(zip(names, row, strict=True))) for row in rows]
 
@@ -221,7 +221,7 @@ NEXT_EVENT = Statement(
 
 
 def next_event(connection: Connection) -> int | None:
-    """When the next lease runs out, schedule falls due or time to live ends; None for nothing."""
+    """Return when the next lease expires, schedule is due or time to live ends, or None."""
     row = NEXT_EVENT.one(connection)
     return row[0] if row else None
 

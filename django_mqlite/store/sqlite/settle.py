@@ -90,7 +90,7 @@ MAX_ERRORS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """What became of a message that was not completed; nothing new if the request is a repeat."""
+    """The result of a settle other than complete; empty for a repeated request."""
 
     state: str = ""
     visible_at: int = 0

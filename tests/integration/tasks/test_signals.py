@@ -148,7 +148,7 @@ def test_a_receiver_of_an_async_task_may_use_the_database(tasks_queue):
     signals.task_started.connect(receive)
     try:
         executor = Executor(handlers={}, using="default")
-        executor.surroundings.new_context().run(async_to_sync(executor.run_async), message)
+        executor.contexts.new_context().run(async_to_sync(executor.run_async), message)
     finally:
         signals.task_started.disconnect(receive)
 

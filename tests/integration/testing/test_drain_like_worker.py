@@ -14,7 +14,7 @@ from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.task_backend.compat import task
 from django_mqlite.testing import drain
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import run_child
+from django_mqlite.worker.process import run_worker_process
 from django_mqlite.worker.shutdown import Shutdown
 
 steps = None
@@ -70,7 +70,7 @@ FLAVOURS = {
 
 def work():
     options = WorkerOptions(using="default", queues=("default",), burst=True, threads=1)
-    assert run_child(options, handlers.get_handlers(), Shutdown()).code == 0
+    assert run_worker_process(options, handlers.get_handlers(), Shutdown()).code == 0
 
 
 COMMITTED = pytest.mark.django_db(transaction=True)
