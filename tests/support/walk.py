@@ -155,7 +155,7 @@ def redrive_in_the_admin(walk: Walk) -> None:
     (choice,) = {
         (name, value)
         for name, value, text in letters.options
-        if text == "Redrive: put back to work"
+        if text == "Redrive selected dead letters"
     }
     assert ticked
     browser.send(letters, *ticked, choice, ("index", "0"))

@@ -40,7 +40,7 @@ END_LEASE = """
                     THEN json_remove(m.errors, '$[0]')
                     ELSE coalesce(m.errors, '[]') END, '$[#]',
                json_object(
-                   'class', 'django_mqlite.exceptions.' || %(error_class)s,
+                   'class', %(error_class)s,
                    'message', %(reason)s,
                    'delivery', m.delivery_count,
                    'worker', m.locked_by,
@@ -78,7 +78,7 @@ def release_expired(connection: Connection, *, now: int, limit: int) -> list[Rel
         connection,
         now=now,
         limit=limit,
-        error_class="LeaseExpired",
+        error_class="django_mqlite.exceptions.LeaseExpired",
         reason="the worker neither settled nor renewed in time",
         max_errors=MAX_ERRORS,
     )
@@ -117,7 +117,7 @@ def release_worker(
     rows = RELEASE_WORKER.all(
         connection,
         worker=worker,
-        error_class="WorkerDied",
+        error_class="django_mqlite.exceptions.WorkerDied",
         reason=reason,
         now=now,
         limit=limit,
@@ -266,7 +266,7 @@ def release_lease(
         connection,
         id=id,
         lock_token=lock_token,
-        error_class="LeaseReleased",
+        error_class="django_mqlite.exceptions.LeaseReleased",
         reason=reason,
         now=now,
         max_errors=MAX_ERRORS,
@@ -320,7 +320,7 @@ def interrupt(
     rows = INTERRUPT.all(
         connection,
         leases=encode_leases(leases),
-        error_class="Interrupted",
+        error_class="django_mqlite.exceptions.Interrupted",
         reason=reason,
         now=now,
         max_errors=MAX_ERRORS,

@@ -32,7 +32,7 @@ def test_overview_is_translated(operator, queue, language, words):
             "de",
             [
                 "Warum #{id} in diesem Zustand",
-                "#{id}: ist unzustellbar seit",
+                "#{id}: ist seit",
                 "Wieder einreihen",
             ],
         ),
@@ -40,7 +40,7 @@ def test_overview_is_translated(operator, queue, language, words):
             "es",
             [
                 "Por qué #{id} está",
-                "#{id}: es un mensaje fallido desde",
+                "#{id}: pasó a ser un mensaje fallido",
                 "Reencolar",
             ],
         ),
