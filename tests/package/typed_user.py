@@ -8,7 +8,7 @@ from django.db import transaction
 from django_mqlite import Draft, DuplicateConflict, Reject, enqueue, enqueue_many, handler, publish
 from django_mqlite.conf import sqlite_options
 from django_mqlite.models import DeadLetter, Message, Queue, Subscription
-from django_mqlite.types import Lease, QueueStats
+from django_mqlite.types import BulkCount, Lease, QueueStats
 
 OPTIONS: dict[str, Any] = sqlite_options(synchronous="NORMAL")
 
@@ -39,7 +39,7 @@ def use() -> None:
         message.abandon(delay=timedelta(seconds=3), error=ValueError("x"))
     assert_type(Message.objects.complete_many([]), list[bool])
 
-    assert_type(DeadLetter.objects.redrive([1, 2], rate=0.5), int)
+    assert_type(DeadLetter.objects.redrive([1, 2], rate=0.5), BulkCount)
     assert_type(DeadLetter.objects.peek("emails"), list[DeadLetter])
     assert_type(Queue.objects.create_queue("emails", lock_duration=60), Queue)
     assert_type(Queue.objects.stats(), list[QueueStats])
