@@ -59,8 +59,12 @@ def readable_body(body: bytes, content_type: str | None) -> str:
 
 
 def readable_json(value: Any) -> str:
-    """Return the value as indented JSON, truncated if it is long."""
-    return _truncated(printable(json.dumps(value, ensure_ascii=False, indent=2)))
+    """Return the value as JSON, indented unless it is nested too deeply, truncated if long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, indent=2)
+    except RecursionError:
+        text = json.dumps(value, ensure_ascii=False)
+    return _truncated(printable(text))
 
 
 def _readable(data: Any) -> str:
