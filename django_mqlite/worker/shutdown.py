@@ -87,6 +87,7 @@ def shutdown_on_signals(
         for number, handler in former.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
         signal.set_wakeup_fd(former_fd)
+        writer.shutdown(socket.SHUT_WR)  # a process that a handler started may have it open too
         writer.close()
         watch.join()
 

@@ -18,7 +18,7 @@ from django_mqlite.worker import database_errors
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.process import ProcessResult, run_worker_process
 from django_mqlite.worker.reaper import Reaper
-from django_mqlite.worker.shutdown import SIGNALS, Shutdown
+from django_mqlite.worker.shutdown import SIGNALS, Shutdown, shutdown_on_signals
 from tests.support.verbs import state_of
 from tests.support.waiting import wait_until
 
@@ -158,6 +158,30 @@ def test_reaper_leaves_no_signal_handlers_behind(queue, monkeypatch):
     call_command("runreaper")
 
     assert signal_state() == before
+
+
+def test_worker_ends_while_a_process_of_a_handler_has_its_signal_socket_open(monkeypatch):
+    """A forked process inherits the socket; a duplicate of the descriptor is the same."""
+    ended = []
+    with shutdown_on_signals(Shutdown()):
+        descriptor = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(descriptor)
+        inherited = os.dup(descriptor)
+        monkeypatch.setattr(threading.Thread, "join", bounded_join(ended))
+
+    os.close(inherited)
+    assert ended == [True]
+
+
+def bounded_join(ended):
+    """Join for 10 seconds at most, and record whether the thread ended."""
+    join = threading.Thread.join
+
+    def join_and_record(thread, timeout=None):
+        join(thread, 10 if timeout is None else timeout)
+        ended.append(not thread.is_alive())
+
+    return join_and_record
 
 
 def signal_state():
