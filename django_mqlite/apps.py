@@ -1,4 +1,4 @@
-"""The app: its queues are synced after migrate, its log receivers and checks connected."""
+"""The app config: registers checks and log receivers, and syncs queues after migrate."""
 
 from collections.abc import Iterator
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""System checks: what would break the promises is said before the first message is lost."""
+"""System checks of settings and database, which report what would break the promises."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A message is checked before any SQL runs."""
+"""A message's options and body: validation, encoding and decoding, before any SQL runs."""
 
 import json
 import re

@@ -1,7 +1,7 @@
-"""Whose transaction a verb runs in: one of ours, or a part of the caller's.
+"""Open a write transaction, or join the caller's.
 
-How a writer waits for the lock is the engine's affair (`django_mqlite.sqlite3`, or Django's own);
-here it is only made sure that it has it before the time is sampled.
+The engine (`django_mqlite.sqlite3` or Django's own) decides how a writer waits for the lock. This
+module makes sure that the lock is held before the time is read.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""A lease can be pointed at without telling its secret."""
+"""Value types that cross layers: states, leases, outcomes, configuration and statistics."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How the commands read their arguments."""
+"""Argument types and options that several commands share."""
 
 import math
 from argparse import ArgumentParser, ArgumentTypeError

@@ -1,4 +1,4 @@
-"""The bounds of SQLite that Django asks a connection for, where its driver cannot be asked."""
+"""The sqlite3 module of the engine: the newest one installed, its limits and known faults."""
 
 from datetime import date, datetime
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Messages are taken."""
+"""Claim messages."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

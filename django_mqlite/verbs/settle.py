@@ -1,4 +1,4 @@
-"""Leases are kept and ended."""
+"""Settle and renew leases, and exchange settled messages for new ones."""
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,1 +1,1 @@
-"""The worker: how often, and how many."""
+"""The worker: claims messages and runs their handlers."""

@@ -1,4 +1,4 @@
-"""Leases of running handlers are renewed at a third of their length."""
+"""Renewal of running handlers' leases, at a third of their duration."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

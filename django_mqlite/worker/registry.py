@@ -1,4 +1,4 @@
-"""The worker's entry in the register, and the entries of workers that are gone.
+"""The record of this worker in the register, and the cleanup after workers that died.
 
 For people and for speed: leases alone decide what is right.
 """

@@ -1,4 +1,4 @@
-"""The wish to stop, and the signals that express it."""
+"""A request to shut down, and the signals that make it."""
 
 import os
 import signal

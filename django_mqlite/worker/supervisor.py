@@ -1,4 +1,4 @@
-"""Several processes: started, watched, replaced, stopped.
+"""The supervisor of several worker processes: starts, watches, replaces and stops them.
 
 Children are spawned, never forked: a fork with an open SQLite connection corrupts the file. What a
 child holds is released the moment it dies.

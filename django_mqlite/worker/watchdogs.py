@@ -75,9 +75,6 @@ class Memory:
         return self._exceeded
 
 
-logger = get_logger("django_mqlite.worker")
-
-
 SIDECARS = ("-wal", "-shm")
 
 Identity = tuple[int, int]

@@ -29,7 +29,7 @@ from .output import Output
 
 
 class Subcommand(Protocol):
-    """What a module here has to have."""
+    """The interface of a subcommand's module."""
 
     HELP: str
 

@@ -1,4 +1,4 @@
-"""How far something long has come, on a terminal."""
+"""A progress bar for long operations on a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -26,7 +26,7 @@ def add_id(parser: ArgumentParser) -> None:
 
 
 def sequence_number(messages: MessageManager[Any], said: str) -> int:
-    """What ID means: digits are a sequence number, there or not, all else is a message id.
+    """Return the sequence number: digits are one, anything else is a message id.
 
     CommandError where no message has that id, or several have it, as the copies of a topic do.
     """

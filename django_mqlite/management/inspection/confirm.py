@@ -1,4 +1,4 @@
-"""Nothing is destroyed before a person said yes."""
+"""Confirmation before messages are deleted or redriven."""
 
 import sys
 from argparse import ArgumentParser

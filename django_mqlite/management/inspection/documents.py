@@ -48,7 +48,7 @@ SUMMARY = (
 
 
 def summary(message: Message) -> dict[str, Any]:
-    """What a list tells of it."""
+    """Return the fields that a list shows of a message."""
     values = {name: getattr(message, name) for name in SUMMARY}
     return {name: iso(v) if isinstance(v, datetime) else v for name, v in values.items()}
 

@@ -1,4 +1,4 @@
-"""What goes wrong is told in a sentence that names the thing and the way out."""
+"""Conversion of errors to a CommandError with one sentence."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

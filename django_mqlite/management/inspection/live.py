@@ -1,4 +1,4 @@
-"""Looking again and again, until somebody presses Ctrl-C."""
+"""Repeated output until Ctrl-C."""
 
 import os
 import sys

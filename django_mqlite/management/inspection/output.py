@@ -1,4 +1,4 @@
-"""Where a subcommand's answer goes: rich tables on a terminal, aligned text in a pipe, JSON."""
+"""Output of subcommands: rich tables on a terminal, aligned text in a pipe, or JSON."""
 
 import json
 from collections.abc import Iterable, Sequence

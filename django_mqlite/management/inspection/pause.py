@@ -12,5 +12,5 @@ add_arguments = add_queues
 
 
 def run(options: Mapping[str, Any], output: Output) -> None:
-    """Those named."""
+    """Pause the named queues."""
     set_paused(options, output, paused=True)

@@ -1,4 +1,4 @@
-"""What pause and resume share."""
+"""The shared part of pause and resume."""
 
 from argparse import ArgumentParser
 from collections.abc import Mapping

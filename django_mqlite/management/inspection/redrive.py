@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Mapping[str, Any], output: Output) -> None:
-    """Those named, else all within the bounds."""
+    """Redrive the named dead letters, or all within the limits."""
     check_selection(options)
     queue = options["queue"]
     letters = DeadLetter.objects.db_manager(options["database"])

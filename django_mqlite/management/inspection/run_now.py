@@ -14,6 +14,6 @@ add_arguments = add_ids
 
 
 def run(options: Mapping[str, Any], output: Output) -> None:
-    """Those named."""
+    """Make the named messages due."""
     messages = Message.objects.db_manager(options["database"])
     act_on(options["ids"], messages.run_now, messages, output, done="due")

@@ -55,7 +55,7 @@ def _line(message: Message) -> str:
 
 
 class Arrivals:
-    """What has been enqueued since the last look."""
+    """The messages enqueued since the last poll."""
 
     may_be_more = False
     """Whether there was perhaps more than take() has given."""
@@ -78,7 +78,7 @@ class Arrivals:
 
 
 class Deaths:
-    """What has died since the last look, of the hundred latest."""
+    """The dead letters since the last poll, among the hundred newest."""
 
     may_be_more = False
 

@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Mapping[str, Any], output: Output) -> None:
-    """How many bytes the file has lost."""
+    """Return the number of bytes by which the file shrank."""
     using = options["database"] or queue_alias()
     before = storage(using)
     if options["full"]:

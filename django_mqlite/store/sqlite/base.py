@@ -1,4 +1,4 @@
-"""Facts about the file, by key."""
+"""Statements and their cursors, message rows, the write lock, and the schema number."""
 
 import json
 from collections.abc import Iterable

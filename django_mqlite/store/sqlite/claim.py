@@ -1,4 +1,4 @@
-"""A claim whose answer was lost can be asked for again: same messages, same tokens, no delivery."""
+"""Claim messages under a lease or for good, and repeat a claim whose answer was lost."""
 
 import json
 from collections.abc import Sequence

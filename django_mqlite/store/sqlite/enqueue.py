@@ -1,4 +1,4 @@
-"""A message enters a queue."""
+"""Store messages, and find the duplicates of a deduplication window."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Leases that end before their time without being settled: by hand, or with their worker."""
+"""End leases without a settle, activate due messages, and end those whose time to live is over."""
 
 import json
 from collections.abc import Iterable, Sequence

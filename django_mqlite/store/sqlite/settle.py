@@ -1,4 +1,4 @@
-"""A lease is kept."""
+"""Complete, abandon, reject, defer and renew, with the receipts that make a repetition safe."""
 
 import json
 from collections.abc import Mapping, Sequence
