@@ -1,7 +1,7 @@
-"""A file beside the database whose times are touched after a commit, so that workers need not poll.
+"""A file beside the database, touched after each commit to wake workers.
 
 Never the database file itself: closing any descriptor of it would drop the process's locks. A
-doorbell that is missing or cannot be touched costs latency only; a slow poll stands behind it.
+doorbell that is missing or cannot be touched costs latency only, because workers also poll slowly.
 """
 
 import contextlib
@@ -15,17 +15,17 @@ from .paths import file_of
 
 
 def database_path(using: str) -> Path | None:
-    """The database's file; None for one that is not a file."""
+    """Return the path of the database, or None if it is not a file."""
     return _path(str(connections[using].settings_dict["NAME"]))
 
 
-# Of a process's few databases: taking a path apart costs more than ringing. Remembered, so that a
-# relative one is seen from where the process was when it was first asked for.
+# Cached, because parsing a path costs more than touching the doorbell, and because a relative path
+# must keep its meaning when the process changes its directory.
 _path = lru_cache(maxsize=16)(file_of)
 
 
 def sidecar(path: Path, suffix: str) -> Path:
-    """A file that belongs to the database: beside the real file, like those of SQLite."""
+    """Return the path of a file beside the real database file, as SQLite names its own."""
     real = path.resolve()
     return real.with_name(f"{real.name}{suffix}")
 
@@ -42,7 +42,7 @@ def _beside(name: str) -> Path | None:
 
 
 def ring_doorbell(using: str) -> None:
-    """Wake the workers that listen; no listener has made the file if there is none."""
+    """Wake the workers that wait. The file exists only if a worker has created it."""
     path = doorbell_path(using)
     if path is not None:
         with contextlib.suppress(OSError):

@@ -9,7 +9,7 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Any, TypeGuard
 
-from .guard import ask
+from .guard import call_guarded
 from .names import suggestion_sentence
 
 
@@ -120,17 +120,18 @@ class TopicNotFound(MqliteError):
 
 
 class LockLost(MqliteError):
-    """The lease is over (expired, settled, released) or was never this one: nothing was written.
+    """The lease has ended (expired, settled, released), or another one replaced it.
 
-    The message belongs to somebody else by now, or will soon. Undo or ignore, do not retry.
+    Nothing was written. Another worker has the message, or will soon: do not retry.
     """
 
-    def __init__(self, queue: str, message_id: int | None, verb: str) -> None:
+    def __init__(self, queue: str, id: int | None, verb: str) -> None:
         self.queue = queue
-        self.message_id = message_id
+        self.id = id
         self.verb = verb
         super().__init__(
-            f"Cannot {verb} message #{message_id} of queue {queue!r}: its lease is no longer ours."
+            f"Cannot {verb} message #{id} of queue {queue!r}: this lease has ended. Another worker "
+            "may have the message."
         )
 
 
@@ -284,9 +285,9 @@ def describe_error(error: BaseException | str) -> ErrorDetails:
     """
     kind = name = trace = ""
     if is_error(error):
-        kind = storable(ask(lambda: _class_path(type(error)), _broken("class")))
+        kind = storable(call_guarded(lambda: _class_path(type(error)), _broken("class")))
         name = kind.rpartition(".")[2]
-        trace = ask(lambda: _traceback_of(error), _broken("traceback"))
+        trace = call_guarded(lambda: _traceback_of(error), _broken("traceback"))
     text = storable(error)
     short = f"{name}: {text}" if kind else text
     cut = _clean(_end(trace, MAX_TRACEBACK))
@@ -320,7 +321,7 @@ def storable(text: object) -> str:
 
 def text_of(error: object) -> str:
     """Return the text of the error, even if its `__str__` raises."""
-    return ask(lambda: _exact(str(error)), _broken("__str__"))
+    return call_guarded(lambda: _exact(str(error)), _broken("__str__"))
 
 
 def _exact(text: str) -> str:

@@ -1,8 +1,8 @@
-"""Calls of foreign code: whatever it raises is an answer, or is logged, and the caller goes on.
+"""Guarded calls of foreign code: what it raises is handled or logged, and never propagated.
 
-Foreign is what a project may have written: properties and `__str__` of exceptions, receivers of
-signals, `from_db()`, handlers of logs. The thread that settles and claims, and the one that renews
-leases, run none of it without a guard: one exception there would end the work of all.
+Foreign code is what a project may have written: properties and `__str__` of exceptions, signal
+receivers, `from_db()`, log handlers. The threads that settle, claim and renew leases call it only
+under a guard, because one exception there would stop every handler of the worker.
 """
 
 import contextlib
@@ -16,29 +16,29 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def ask(question: Callable[[], T], otherwise: Callable[[BaseException], T]) -> T:
-    """Return the answer of foreign code, or `otherwise` of what it raises."""
+def call_guarded(function: Callable[[], T], on_error: Callable[[BaseException], T]) -> T:
+    """Return the result of `function`, or of `on_error` with the exception that it raised."""
     try:
-        return question()
+        return function()
     except BaseException as error:
         if is_interrupt(error):
             raise
-        return otherwise(error)
+        return on_error(error)
 
 
-def tell(listener: Callable[[], object]) -> None:
-    """Call foreign code whose answer does not matter; log what it raises."""
+def run_guarded(function: Callable[[], object]) -> None:
+    """Call `function`, ignore its result and log what it raises."""
 
     def log(error: BaseException) -> None:
         logger.error("a listener raised %s; it is ignored", type(error).__name__, exc_info=error)
 
-    ask(listener, log)
+    call_guarded(function, log)
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether it is the Ctrl-C of a person, which passes every guard.
+    """Return True if the error is Ctrl-C, which passes every guard.
 
-    A worker handles SIGINT itself: a KeyboardInterrupt there was raised by foreign code.
+    A worker handles SIGINT itself, so there a KeyboardInterrupt was raised by foreign code.
     """
     return (
         issubclass(type(error), KeyboardInterrupt)
@@ -48,7 +48,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose handlers, filters and formatters may raise."""
+    """A logger that ignores exceptions of handlers, filters and formatters."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         try:
@@ -61,7 +61,7 @@ class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 def get_logger(name: str) -> GuardedLogger:
-    """Return the logger of this name, under a guard."""
+    """Return the guarded logger of this name."""
     return GuardedLogger(logging.getLogger(name))
 
 

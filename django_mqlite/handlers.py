@@ -13,7 +13,7 @@ from django.utils.module_loading import module_has_submodule
 
 from .conf import get_settings
 from .exceptions import HandlersNotImported, NoHandler, NothingHasRun, Reject, Retry, text_of
-from .guard import ask
+from .guard import call_guarded
 from .timing import Duration, milliseconds
 from .types import Abandonment, Completion, Outcome, Rejection
 
@@ -260,7 +260,7 @@ def outcome_of(error: BaseException | None) -> Outcome:
 
     The attributes of an error are foreign code: call this where the handler ran. Never raises.
     """
-    return ask(lambda: _outcome_of(error), lambda broken: Abandonment())
+    return call_guarded(lambda: _outcome_of(error), lambda broken: Abandonment())
 
 
 def _outcome_of(error: BaseException | None) -> Outcome:
@@ -278,11 +278,11 @@ def _outcome_of(error: BaseException | None) -> Outcome:
 def _rejection(error: Reject) -> Rejection:
     """The reason of a subclass that sets none is its name."""
     return Rejection(
-        reason=ask(lambda: error.reason, lambda broken: type(error).__name__),
-        description=ask(lambda: error.description, lambda broken: text_of(error)),
+        reason=call_guarded(lambda: error.reason, lambda broken: type(error).__name__),
+        description=call_guarded(lambda: error.description, lambda broken: text_of(error)),
     )
 
 
 def _asked_delay(error: Retry) -> int | None:
     """Return the requested delay, or None (the queue's backoff) if it is not a valid duration."""
-    return ask(lambda: milliseconds(error.delay, "Retry(delay=…)"), lambda broken: None)
+    return call_guarded(lambda: milliseconds(error.delay, "Retry(delay=…)"), lambda broken: None)

@@ -2,30 +2,45 @@
 
 import logging
 from contextvars import ContextVar
+from typing import Any, NamedTuple, Self
 
-current_message: ContextVar[tuple[str, int] | None] = ContextVar("current_message", default=None)
-"""Queue and sequence number of the message that is being handled in this thread or task."""
+
+class CurrentMessage(NamedTuple):
+    """The message that is being handled in this thread or task."""
+
+    queue: str | None = None
+    id: int | None = None
+    message_id: str | None = None
+
+    @classmethod
+    def of(cls, message: Any) -> Self:
+        """Return the names of a message in logs."""
+        return cls(message.queue, message.pk, message.message_id)
+
+
+current_message: ContextVar[CurrentMessage | None] = ContextVar("current_message", default=None)
 
 
 class MessageFilter(logging.Filter):
-    """Gives every record `queue` and `message_id`, None outside a handler; lets all of them pass.
+    """Add `queue`, `id` and `message_id` of the current message to every record.
 
-    In LOGGING: {"filters": {"mqlite": {"()": "django_mqlite.logs.MessageFilter"}}, …}, named by the
-    handlers whose format shows them.
+    They are None outside a handler. Every record passes. Name the filter in LOGGING,
+    `{"filters": {"mqlite": {"()": "django_mqlite.logs.MessageFilter"}}, …}`, and in the log
+    handlers whose format shows these attributes.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        queue, message_id = current_message.get() or (None, None)
-        for name, value in (("queue", queue), ("message_id", message_id)):
+        message = current_message.get() or CurrentMessage()
+        for name, value in message._asdict().items():
             if not hasattr(record, name):
                 setattr(record, name, value)
         return True
 
 
 def configure_default_logging() -> None:
-    """Tell on standard error what a worker does, where the project says nothing about its logs.
+    """Log to standard error, unless the project has configured a handler or a level.
 
-    A worker that says nothing when it starts looks dead. Calling it again changes nothing.
+    A worker that prints nothing looks dead. Calling this again changes nothing.
     """
     logger = logging.getLogger("django_mqlite")
     if logger.level == logging.NOTSET and not logger.hasHandlers():

@@ -284,7 +284,7 @@ class Message(GuardedModel):
             return None
         return Lease(
             queue=self.queue,
-            message_id=self.pk,
+            id=self.pk,
             lock_token=self.claimed_token,
             lost=self.lease_lost,
         )

@@ -1,4 +1,9 @@
-"""The public signals, and the functions that send them after commit."""
+"""The public signals, and the functions that send them after commit.
+
+Each signal has `queue`, `id` (the sequence number), `message_id` (the id that the sender chose, or
+None), `using` (the alias of the database), `subject` and `worker` (the worker that held the lease,
+or None). `sender` is the class of the message.
+"""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -7,70 +12,143 @@ from typing import Any
 from django.dispatch import Signal
 
 from .doorbell import ring_doorbell
-from .guard import get_logger, tell
+from .guard import get_logger
 from .store.sqlite.release import Released
 from .timing import moment
+from .transactions import after_commit
 from .types import State
 
 message_completed = Signal()
-"""Also `delivery_count`."""
+"""A message was completed. Also `delivery_count`."""
 
 message_abandoned = Signal()
-"""A delivery failed or was interrupted, and there will be another. Also `delivery_count`,
-`visible_at`, `error`."""
+"""A delivery failed or was interrupted, and the message will be delivered again. Also
+`delivery_count`, `visible_at`, `error`."""
 
 message_dead_lettered = Signal()
-"""Also `delivery_count`, `content_type`, `reason`, `description`, and `exception`, what its handler
-has raised or None. Its traceback has no local variables."""
+"""A message became a dead letter. Also `delivery_count`, `content_type`, `reason`, `description`,
+and `exception`: what the handler raised, or None. Its traceback has no local variables."""
 
 message_deferred = Signal()
-"""Set aside by its handler; claim_deferred() brings it back. Also `delivery_count`."""
+"""A message was deferred; claim_deferred() claims it again. Also `delivery_count`."""
 
 messages_redriven = Signal()
-"""Also `count`. One signal a batch: `queue` and `message_id` are None."""
+"""Dead letters were redriven. One signal for each batch: only `count` and `using` are set."""
 
 messages_purged = Signal()
-"""Also `count`. One signal a batch: `queue` and `message_id` are None."""
+"""Dead letters were purged. One signal for each batch: only `count` and `using` are set."""
 
 logger = get_logger("django_mqlite")
 
 
-def send(signal: Signal, sender: type[Any], **facts: Any) -> None:
-    """Send the signal under a guard: nothing that a receiver raises reaches the caller."""
-    tell(partial(signal.send_robust, sender, **facts))
+def send_after_commit(
+    using: str,
+    signal: Signal,
+    message: Any,
+    *,
+    sender: type[Any] | None = None,
+    worker: str | None = None,
+    **facts: Any,
+) -> None:
+    """Send `signal` about `message` once the transaction is committed.
+
+    `message` is an instance, or a row with the same attributes if `sender` is given. Errors of
+    receivers are logged. Nothing is sent if the transaction is rolled back.
+    """
+    after_commit(using, partial(_send, using, signal, message, sender, worker, facts))
 
 
-def _extra(queue: str, message_id: int, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """For handlers of logs that show more than the line. `message` is a word of logging's own."""
+def _send(
+    using: str,
+    signal: Signal,
+    message: Any,
+    sender: type[Any] | None,
+    worker: str | None,
+    facts: Mapping[str, Any],
+) -> None:
+    signal.send_robust(
+        sender or type(message),
+        using=using,
+        queue=message.queue,
+        id=message.id,
+        message_id=message.message_id,
+        subject=message.subject,
+        worker=worker,
+        delivery_count=message.delivery_count,
+        **facts,
+    )
+
+
+def send_count_after_commit(using: str, signal: Signal, sender: type[Any], count: int) -> None:
+    """Send a signal about a batch of messages once the transaction is committed."""
+    if count:
+        facts = {"using": using, "count": count, "queue": None, "id": None, "message_id": None}
+        after_commit(using, partial(signal.send_robust, sender, **facts))
+
+
+def send_released_after_commit(
+    using: str, released: Iterable[Released], *, sender: type[Any], now: int, reason: str
+) -> None:
+    """Report messages whose lease ended without a settle: abandoned, or dead letters."""
+    for message in released:
+        text = f"delivery {message.delivery_count}: {reason}"
+        if message.state == State.DEAD_LETTERED:
+            send_dead_letter_after_commit(
+                using, message, sender, reason="MaxDeliveryCountExceeded", description=text
+            )
+        else:
+            send_after_commit(
+                using, message_abandoned, message, sender=sender, visible_at=moment(now), error=text
+            )
+    after_commit(using, partial(ring_doorbell, using))
+
+
+def send_dead_letter_after_commit(
+    using: str, message: Released, sender: type[Any], *, reason: str, description: str
+) -> None:
+    """Report a message that a sweep or an operator made a dead letter."""
+    send_after_commit(
+        using,
+        message_dead_lettered,
+        message,
+        sender=sender,
+        content_type=message.content_type,
+        reason=reason,
+        description=description,
+        exception=None,
+    )
+
+
+def _log_extra(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes for the log record. `message` is reserved by logging."""
     return {
-        "queue": queue,
-        "message_id": message_id,
+        "queue": facts["queue"],
+        "id": facts["id"],
+        "message_id": facts["message_id"],
         "delivery": facts["delivery_count"],
         "subject": facts["subject"],
         "worker": facts["worker"],
     }
 
 
-def _log_abandoned(*, queue: str, message_id: int, error: str, **facts: Any) -> None:
+def _log_abandoned(**facts: Any) -> None:
     logger.warning(
         "message #%s of %s will be delivered again: %s",
-        message_id,
-        queue,
-        error,
-        extra=_extra(queue, message_id, facts),
+        facts["id"],
+        facts["queue"],
+        facts["error"],
+        extra=_log_extra(facts),
     )
 
 
-def _log_dead_lettered(
-    *, queue: str, message_id: int, reason: str, description: str, **facts: Any
-) -> None:
+def _log_dead_lettered(**facts: Any) -> None:
     logger.error(
         "message #%s of %s is a dead letter: %s %s",
-        message_id,
-        queue,
-        reason,
-        description,
-        extra={**_extra(queue, message_id, facts), "reason": reason},
+        facts["id"],
+        facts["queue"],
+        facts["reason"],
+        facts["description"],
+        extra={**_log_extra(facts), "reason": facts["reason"]},
     )
 
 
@@ -78,49 +156,3 @@ def connect_logging() -> None:
     """Connect the receivers that write the log; called once the apps are ready."""
     message_abandoned.connect(_log_abandoned, dispatch_uid="django_mqlite.log")
     message_dead_lettered.connect(_log_dead_lettered, dispatch_uid="django_mqlite.log")
-
-
-def tell_released(
-    sender: type[Any], using: str, released: Iterable[Released], now: int, why: str
-) -> None:
-    """Each message is back at work, or a dead letter at its bound."""
-    for message in released:
-        said = f"delivery {message.delivery_count}: {why}"
-        if message.state == State.DEAD_LETTERED:
-            _tell_dead(sender, using, message, "MaxDeliveryCountExceeded", said)
-        else:
-            facts = {"visible_at": moment(now), "error": said}
-            send(message_abandoned, sender, **facts, **_facts(using, message))
-    ring_doorbell(using)
-
-
-def tell_expired(sender: type[Any], using: str, buried: Iterable[Released]) -> None:
-    """Each message is a dead letter because of its time to live."""
-    for message in buried:
-        _tell_dead(sender, using, message, "TTLExpired", "its time to live was over")
-    ring_doorbell(using)
-
-
-def _tell_dead(
-    sender: type[Any], using: str, message: Released, reason: str, description: str
-) -> None:
-    send(
-        message_dead_lettered,
-        sender,
-        reason=reason,
-        description=description,
-        content_type=message.content_type,
-        exception=None,
-        **_facts(using, message),
-    )
-
-
-def _facts(using: str, message: Released) -> dict[str, Any]:
-    return {
-        "queue": message.queue,
-        "message_id": message.message_id,
-        "using": using,
-        "delivery_count": message.delivery_count,
-        "subject": message.subject,
-        "worker": None,
-    }

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import connections, transaction
 
 from . import timing
-from .guard import tell
+from .guard import run_guarded
 from .schema import check_schema
 from .store import sqlite as store
 
@@ -29,12 +29,12 @@ def write_transaction(using: str) -> Iterator[tuple[Any, int]]:
     """
     connection: Any = connections[using]
     check_schema(connection)
-    is_ours = connection.get_autocommit()  # connects, which is what sets the mode
+    is_ours = connection.get_autocommit()  # connects, which sets the mode
     mode = connection.transaction_mode
     if is_ours:
-        connection.transaction_mode = "IMMEDIATE"  # whatever the project runs under
+        connection.transaction_mode = "IMMEDIATE"  # whatever the project has configured
     elif not _holds_write_lock(connection):
-        store.base.acquire_write_lock(connection)
+        store.base.ACQUIRE_WRITE_LOCK.run(connection)
     try:
         with transaction.atomic(using):
             yield connection, timing.now_ms()
@@ -46,22 +46,22 @@ def write_transaction(using: str) -> Iterator[tuple[Any, int]]:
 def write_lock(using: str) -> Iterator[tuple[Any, int]]:
     """Hold the write lock for one statement, which is atomic and so needs no savepoint.
 
-    Yields the same as write_transaction(), without the cost of Django's atomic(): for the one verb
-    where that cost is measurable. Do not use on_commit() in the block.
+    Yields the same as write_transaction(), without the cost of Django's atomic(), for the verb in
+    which that cost is measurable. Do not use on_commit() in the block.
     """
     connection: Any = connections[using]
     check_schema(connection)
     if not connection.get_autocommit():
         if not _holds_write_lock(connection):
-            store.base.acquire_write_lock(connection)
+            store.base.ACQUIRE_WRITE_LOCK.run(connection)
         yield connection, timing.now_ms()
         return
-    if connection.connection.in_transaction:  # of a TestCase, in which drain() is in autocommit
+    if connection.connection.in_transaction:  # a TestCase's, in which drain() runs in autocommit
         with transaction.atomic(using):
             yield connection, timing.now_ms()
         return
     try:
-        store.base.begin(connection)
+        store.base.BEGIN.run(connection)
         yield connection, timing.now_ms()
         connection.commit()
     except BaseException:
@@ -72,45 +72,46 @@ def write_lock(using: str) -> Iterator[tuple[Any, int]]:
 def _holds_write_lock(connection: Any) -> bool:
     """Return whether the caller's transaction began as IMMEDIATE and so holds the write lock.
 
-    Where autocommit is off, the driver has begun it or has not even done that.
+    With autocommit off, the driver begins the transaction, and not as IMMEDIATE.
     """
     begun_by_django = connection.connection.isolation_level is None
     return begun_by_django and connection.transaction_mode in ("IMMEDIATE", "EXCLUSIVE")
 
 
-def after_commit(using: str, act: Callable[[], object]) -> None:
-    """Do `act` once what was written is committed; what it raises is logged.
+def after_commit(using: str, callback: Callable[[], object]) -> None:
+    """Call `callback` once the transaction is committed; log what it raises.
 
-    A caller who has turned autocommit off commits without telling Django: then it is not done at
-    all, because doing it before could be a lie. Workers see the commit at their next look.
+    A caller that has turned autocommit off commits without Django's knowledge. Then `callback` is
+    never called, because calling it before the commit could report something that did not happen.
+    Workers find the new messages when they poll.
     """
     connection = connections[using]
     if connection.in_atomic_block or connection.get_autocommit():
-        connection.on_commit(partial(tell, act), robust=True)
+        connection.on_commit(partial(run_guarded, callback), robust=True)
 
 
-LONGEST_GAP = 0.05
+LONGEST_PAUSE = 0.05
 """Seconds."""
 
 
 @contextmanager
 def yield_to_other_writers(using: str) -> Iterator[None]:
-    """A batch in a row of batches: afterwards rest as long as it took, so that others get in.
+    """Run one batch of several, then pause as long as it took, so that other writers get the lock.
 
-    On Django's engine waiting writers sleep between their tries, up to 0.1 s, and find the lock
-    free only by luck: between batches that follow at once hardly ever. Inside the caller's
-    transaction a rest would help nobody.
+    On Django's engine a waiting writer sleeps up to 0.1 s between attempts, and would hardly ever
+    find the lock free between batches without a pause. Inside the caller's transaction there is no
+    pause, because the lock stays held.
     """
     started = time.monotonic()
     yield
     if connections[using].get_autocommit():
-        time.sleep(min(time.monotonic() - started, LONGEST_GAP))
+        time.sleep(min(time.monotonic() - started, LONGEST_PAUSE))
 
 
 def in_callers_transaction(using: str) -> bool:
     """Return whether the caller has a transaction open, not counting a TestCase's."""
     connection = connections[using]
     if connection.in_atomic_block:
-        # The mark by which Django's own durable=True tells a TestCase's transactions from others.
+        # Django's durable=True uses the same attribute to ignore a TestCase's transactions.
         return any(not block._from_testcase for block in connection.atomic_blocks)  # type: ignore[attr-defined]  # noqa: SLF001
     return not connection.get_autocommit()

@@ -40,10 +40,10 @@ class Lease:
     """The right to settle one message until it expires."""
 
     queue: str
-    message_id: int
+    id: int
     lock_token: str
     lost: bool = field(default=False, compare=False)
-    """Whether the worker has found out that it no longer holds; asked for anew each time."""
+    """True once the worker knows that the lease is lost. Read `message.lease` again to update."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ def _send(result: Any) -> None:
 
 def tell_failed(
     *,
-    message_id: int,
+    id: int,
     using: str,
     content_type: str | None,
     exception: BaseException | None,
@@ -69,7 +69,7 @@ def tell_failed(
     if content_type != TASK:
         return
     model: type[Message] = apps.get_model("django_mqlite", "Message")
-    dead = model.objects.using(using).filter(pk=message_id).first()
+    dead = model.objects.using(using).filter(pk=id).first()
     if dead is None:
         return
     if (dead.subject or "").rpartition(".")[0] in sys.modules:

@@ -7,7 +7,7 @@ from django.db.models import Min
 
 from ..exceptions import TransactionLeftOpen, TransactionRefused
 from ..handlers import Handler, get_handlers, handler_of, queues_of_kinds
-from ..logs import current_message
+from ..logs import CurrentMessage, current_message
 from ..models import Message, Queue
 from ..timing import EPOCH, clock_in_use, epoch_ms
 from ..transactions import in_callers_transaction
@@ -119,7 +119,7 @@ def _deliver(message: Message, handlers: Mapping[str, Handler], using: str) -> B
 
 
 def _run(message: Message, handler: Handler, using: str) -> DeliveryResult:
-    token = current_message.set((message.queue, message.pk))
+    token = current_message.set(CurrentMessage.of(message))
     try:
         return delivery_result(message, run_handler(handler, message, using))
     except KeyboardInterrupt:

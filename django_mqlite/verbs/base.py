@@ -11,7 +11,7 @@ from django.db.models.base import ModelState
 from django.db.models.signals import post_init, pre_init
 
 from ..exceptions import QueueNotFound
-from ..guard import ask
+from ..guard import call_guarded
 from ..schema import check_schema
 from ..store import sqlite as store
 from ..store.sqlite.base import MessageRow
@@ -113,7 +113,7 @@ def from_worker_rows(model: type[M], using: str, rows: Iterable[MessageRow]) -> 
     if not _runs_foreign_code(model):
         return from_claimed_rows(model, using, rows)
     return [
-        ask(
+        call_guarded(
             lambda row=row: from_claimed_rows(model, using, [row])[0],  # type: ignore[misc]
             partial(_unread, model, using, row),
         )

@@ -1,21 +1,78 @@
-"""Claim messages."""
+"""Claim messages under a lease or for good, and exchange settled messages for new ones."""
 
-from collections.abc import Iterable, Iterator
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from secrets import token_hex
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .. import timing
-from ..exceptions import TransactionRefused
+from ..doorbell import ring_doorbell
+from ..exceptions import QueueNotFound, TransactionRefused
 from ..store import sqlite as store
+from ..store.sqlite.base import MessageRow
 from ..timing import Duration
-from ..transactions import in_callers_transaction, write_transaction
-from .base import M, from_rows, lock_ms, positive, require_queue
-from .settle import Claim, SettleVerbs, claim_rows
+from ..transactions import after_commit, in_callers_transaction, write_transaction
+from ..types import Rejection
+from .base import M, from_rows, from_worker_rows, lock_ms, positive, require_queue
+from .settle import Settlement, SettleVerbs, restoring_states, settle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The parameters of a claim. `lock_ms` None means the queue's lock duration.
+
+    `at_least_ms` is for a worker that could not renew a shorter lease in time.
+    """
+
+    limit: int = 1
+    worker: str | None = None
+    lock_ms: int | None = None
+    at_least_ms: int = 0
+    attempt_id: str | None = None
+
+
+def claim_rows(connection: Any, queue: str, claim: Claim, *, now: int) -> list[MessageRow]:
+    """Claim messages of the queue, or return those that the same attempt has claimed before.
+
+    Raises QueueNotFound if there is no such queue.
+    """
+    if claim.attempt_id is not None:
+        replayed = store.claim.replay_attempt(connection, queue, claim.attempt_id, now=now)
+        if replayed is not None:
+            return replayed
+    rows = store.claim.claim(
+        connection,
+        queue,
+        now=now,
+        limit=claim.limit,
+        secret=secrets.token_hex(16),
+        worker=claim.worker,
+        lock_duration=claim.lock_ms,
+        at_least=claim.at_least_ms,
+    )
+    if not rows and not store.claim.queue_exists(connection, queue):
+        raise QueueNotFound(queue, store.queues.queue_names(connection))
+    if rows and claim.attempt_id is not None:
+        store.claim.remember_attempt(connection, queue, claim.attempt_id, rows, now=now)
+    return rows
+
+
+UNREADABLE = Rejection(
+    reason="Unreadable",
+    description="properties is not a JSON object, or errors is not a JSON array",
+)
+
+
+def _is_unreadable(message: Any) -> bool:
+    return not (
+        isinstance(message.properties, dict | None) and isinstance(message.errors, list | None)
+    )
 
 
 class ClaimVerbs(SettleVerbs[M]):
-    """Taking messages, under a lease or for good."""
+    """Claim messages under a lease or for good."""
 
     def claim(
         self,
@@ -26,25 +83,26 @@ class ClaimVerbs(SettleVerbs[M]):
         worker: str | None = None,
         attempt_id: str | None = None,
     ) -> list[M]:
-        """Take up to `limit` messages of `queue` under a lease, in claim order; [] for none.
+        """Claim up to `limit` messages of `queue` under a lease, in claim order; [] for none.
 
-        Each counts a delivery. The lease lasts `lock_duration` (timedelta or seconds), by default
-        the queue's; settle each message before it ends, or renew it. `worker` says who, for people.
+        Each claim counts a delivery. The lease lasts `lock_duration` (timedelta or seconds), by
+        default the queue's; settle each message before it ends, or renew it. `worker` is a name
+        that people see.
 
-        Called twice it takes other messages, unless `attempt_id` is given: for 30 minutes the same
-        attempt is given the same messages and tokens again, as far as their leases still hold, and
-        no delivery is counted. For callers who may lose an answer on the way.
+        Calling it twice claims different messages, unless `attempt_id` is given: for 30 minutes the
+        same attempt gets the same messages and tokens again, as far as their leases still hold, and
+        no delivery is counted. Use this if the answer of a claim may be lost.
 
         Raises QueueNotFound, and TransactionRefused inside the caller's `atomic()`.
         """
         positive(limit, "limit")
-        wanted = Claim(
+        claim = Claim(
             limit=limit, worker=worker, lock_ms=lock_ms(lock_duration), attempt_id=attempt_id
         )
         while True:
             with self._claiming() as connection:
-                rows = claim_rows(connection, queue, wanted, now=timing.now_ms())
-            messages = self._given(rows)
+                rows = claim_rows(connection, queue, claim, now=timing.now_ms())
+            messages = self._readable(rows)
             if messages or not rows:
                 return messages
 
@@ -56,31 +114,31 @@ class ClaimVerbs(SettleVerbs[M]):
         lock_duration: Duration | None = None,
         worker: str | None = None,
     ) -> list[M]:
-        """Take the deferred messages with these ids under a lease; others are passed over.
+        """Claim those of the messages that are deferred in `queue`, under a lease.
 
-        Each counts a delivery. Raises QueueNotFound, and TransactionRefused inside the caller's
-        `atomic()`.
+        Each claim counts a delivery. Raises QueueNotFound, and TransactionRefused inside the
+        caller's `atomic()`.
         """
-        wanted = list(ids)
+        requested_ids = list(ids)
         lock_duration_ms = lock_ms(lock_duration)
         with self._claiming() as connection:
             require_queue(connection, queue)
             rows = store.claim.claim_deferred(
                 connection,
                 queue,
-                wanted,
+                requested_ids,
                 now=timing.now_ms(),
-                secret=token_hex(16),
+                secret=secrets.token_hex(16),
                 worker=worker,
                 lock_duration=lock_duration_ms,
             )
-        return self._given(rows)
+        return self._readable(rows)
 
     def claim_and_delete(self, queue: str, *, limit: int = 1) -> list[M]:
-        """Take up to `limit` messages of `queue` for good: no lease, nothing to settle.
+        """Claim up to `limit` messages of `queue` and delete them: there is nothing to settle.
 
-        At most once: what the caller does not handle is lost. In the caller's transaction they are
-        gone with its commit. Raises QueueNotFound.
+        Each message is delivered at most once: it is lost if the caller fails to handle it. In the
+        caller's transaction the messages are deleted with its commit. Raises QueueNotFound.
         """
         positive(limit, "limit")
         with write_transaction(self.database) as (connection, now):
@@ -90,8 +148,47 @@ class ClaimVerbs(SettleVerbs[M]):
         return from_rows(self.model, self.database, rows)
 
     def claimable(self) -> set[str]:
-        """The queues in which a claim would find something. A read: it takes no write lock."""
+        """Return the names of queues that have claimable messages, without the write lock."""
         return store.claim.claimable_queues(self.connection, now=timing.now_ms())
+
+    def exchange(
+        self,
+        settlements: Sequence[Settlement],
+        queues: Iterable[str],
+        *,
+        limit: int,
+        worker: str,
+        at_least_ms: int = 0,
+    ) -> tuple[list[bool], list[M]]:
+        """Settle deliveries and claim up to `limit` messages, in one transaction.
+
+        Claims from the queues in the order given; a lease lasts at least `at_least_ms`. Returns for
+        each settlement whether its lease still held, and the claimed messages.
+        """
+        rows: list[MessageRow] = []
+        with restoring_states(settlements), write_transaction(self.database) as (connection, now):
+            held = settle(connection, settlements, now=now)
+            for queue in queues:
+                if len(rows) < limit:
+                    claim = Claim(limit=limit - len(rows), worker=worker, at_least_ms=at_least_ms)
+                    rows += claim_rows(connection, queue, claim, now=now)
+        return held, self._readable(rows)
+
+    def _readable(self, rows: Sequence[MessageRow]) -> list[M]:
+        """Return the claimed messages, and dead-letter those that another program has damaged.
+
+        A handler must not get text where it expects `properties`, and one such row must not keep
+        the other messages from their handlers.
+        """
+        messages = from_worker_rows(self.model, self.database, rows)
+        unreadable = [message for message in messages if _is_unreadable(message)]
+        if not unreadable:
+            return messages
+        for message in unreadable:
+            self.settle(message, UNREADABLE)
+        # The messages behind them can be claimed at once.
+        after_commit(self.database, partial(ring_doorbell, self.database))
+        return [message for message in messages if message not in unreadable]
 
     @contextmanager
     def _claiming(self) -> Iterator[Any]:

@@ -14,6 +14,7 @@ from django.db.models.functions import Cast
 from .. import signals, timing
 from ..doorbell import ring_doorbell
 from ..exceptions import GroupRequired
+from ..signals import send_count_after_commit
 from ..store import sqlite as store
 from ..store.sqlite.dead_letters import Redelivery
 from ..timing import Duration, milliseconds, moment
@@ -231,7 +232,7 @@ class DeadLetterVerbs(Verbs[M]):
                 if ungrouped is not None:
                     raise GroupRequired(into, dead_letter=ungrouped)
                 redriven = store.dead_letters.redrive_into(connection, redeliveries, into, now=now)
-            self._send_after_commit(signals.messages_redriven, redriven)
+            send_count_after_commit(self.database, signals.messages_redriven, self.model, redriven)
             after_commit(self.database, partial(ring_doorbell, self.database))
         return BulkCount(redriven, kept)
 
@@ -239,7 +240,7 @@ class DeadLetterVerbs(Verbs[M]):
         with write_transaction(self.database) as (connection, _):
             kept = self._referenced(connection, ids)
             purged = store.dead_letters.purge(connection, [id for id in ids if id not in kept])
-            self._send_after_commit(signals.messages_purged, purged)
+            send_count_after_commit(self.database, signals.messages_purged, self.model, purged)
         return BulkCount(purged, kept)
 
     def _referenced(self, connection: Any, ids: Sequence[int]) -> tuple[int, ...]:
@@ -247,19 +248,6 @@ class DeadLetterVerbs(Verbs[M]):
         ids = sorted(referenced(connection, ids))
         letters = self.using(self.database).filter(pk__in=ids).order_by("pk")
         return tuple(letters.values_list("pk", flat=True)) if ids else ()
-
-    def _send_after_commit(self, signal: Any, count: int) -> None:
-        if count == 0:
-            return
-        send = partial(
-            signal.send_robust,
-            sender=self.model,
-            queue=None,
-            message_id=None,
-            count=count,
-            using=self.database,
-        )
-        after_commit(self.database, send)
 
 
 def _finished_before(older_than: Duration) -> int:

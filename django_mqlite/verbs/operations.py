@@ -3,7 +3,7 @@
 from functools import partial
 
 from ..doorbell import ring_doorbell
-from ..signals import tell_released
+from ..signals import send_released_after_commit
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
 from ..types import clamped, fingerprint
@@ -41,10 +41,9 @@ class OperationVerbs(Verbs[M]):
         """
         using = self.database
         with write_transaction(using) as (connection, now):
-            token = store.release.held_token(connection, clamped(id))
+            token = store.release.HELD_TOKEN.value(connection, id=clamped(id))
             if token is None or fingerprint(token) != seen:
                 return False
             released = store.release.release_lease(connection, id, token, reason=reason, now=now)
-            tell = partial(tell_released, self.model, using, released, now, reason)
-            after_commit(using, tell)
+            send_released_after_commit(using, released, sender=self.model, now=now, reason=reason)
         return bool(released)

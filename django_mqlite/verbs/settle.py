@@ -1,169 +1,115 @@
-"""Settle and renew leases, and exchange settled messages for new ones."""
+"""Settle and renew leases."""
 
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import random
 from typing import Any
 
-from .. import guard, signals
+from .. import signals
 from ..doorbell import ring_doorbell
-from ..exceptions import ErrorDetails, QueueNotFound, describe_error, is_error, remembered
+from ..exceptions import ErrorDetails, describe_error, is_error, remembered
+from ..signals import send_after_commit
 from ..store import sqlite as store
-from ..store.sqlite.base import MessageRow
+from ..store.sqlite.settle import SettleResult
 from ..timing import Duration, epoch_ms, moment
 from ..transactions import after_commit, write_transaction
 from ..types import Abandonment, Completion, Deferral, Lease, Outcome, Rejection, State
-from .base import M, Verbs, from_worker_rows, lock_ms
+from .base import M, Verbs, lock_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """A delivery and how it ended."""
+    """A delivery and its outcome."""
 
     message: Any
     outcome: Outcome
     error: BaseException | str | None = None
-    said: ErrorDetails | None = None
-    """What the error says: asked for here at the latest, before there is a transaction."""
+    details: ErrorDetails | None = None
+    """The error as text, computed before there is a transaction: `__str__` is foreign code."""
 
     def __post_init__(self) -> None:
-        if self.said is None and self.error is not None:
-            object.__setattr__(self, "said", describe_error(self.error))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """The parameters of a claim. `lock_ms` None means the queue's lock duration.
-
-    `at_least_ms` is for a worker that could not renew a shorter lease in time.
-    """
-
-    limit: int = 1
-    worker: str | None = None
-    lock_ms: int | None = None
-    at_least_ms: int = 0
-    attempt_id: str | None = None
-
-
-def claim_rows(connection: Any, queue: str, wanted: Claim, *, now: int) -> list[MessageRow]:
-    """Take messages of the queue, or those the same attempt was given before.
-
-    Raises QueueNotFound if there is no such queue.
-    """
-    if wanted.attempt_id is not None:
-        replayed = store.claim.replay_attempt(connection, queue, wanted.attempt_id, now=now)
-        if replayed is not None:
-            return replayed
-    rows = store.claim.claim(
-        connection,
-        queue,
-        now=now,
-        limit=wanted.limit,
-        secret=secrets.token_hex(16),
-        worker=wanted.worker,
-        lock_duration=wanted.lock_ms,
-        at_least=wanted.at_least_ms,
-    )
-    if not rows and not store.claim.queue_exists(connection, queue):
-        raise QueueNotFound(queue, store.queues.queue_names(connection))
-    if rows and wanted.attempt_id is not None:
-        store.claim.remember_attempt(connection, queue, wanted.attempt_id, rows, now=now)
-    return rows
+        if self.details is None and self.error is not None:
+            object.__setattr__(self, "details", describe_error(self.error))
 
 
 def settle(connection: Any, settlements: Sequence[Settlement], *, now: int) -> list[bool]:
-    """Settle each as it ended, the completed ones in one statement; False where the lease is lost.
+    """Settle each delivery by its outcome; return for each whether its lease still held.
 
-    What there is to tell is told after the commit. A repeat of a settle that was carried out before
-    is True and tells nothing.
+    All completions are one statement. Nothing is written for a lost lease. Repeating a settle that
+    was carried out returns True and sends no signal.
     """
-    tell: list[Callable[[], object]] = []
-    leases = [s.message.lease if isinstance(s.outcome, Completion) else None for s in settlements]
-    completed = _complete(connection, settlements, leases, now=now, tell=tell)
+    leases = [settlement.message.lease for settlement in settlements]
+    completions = {
+        lease: settlement
+        for settlement, lease in zip(settlements, leases, strict=True)
+        if lease is not None and isinstance(settlement.outcome, Completion)
+    }
+    completed = _complete(connection, completions, now=now) if completions else {}
     held = [
         lease in completed
-        if isinstance(s.outcome, Completion)
-        else _give_back(connection, s, now=now, tell=tell)
-        for s, lease in zip(settlements, leases, strict=True)
+        if isinstance(settlement.outcome, Completion)
+        else lease is not None and _settle_one(connection, settlement, lease, now=now)
+        for settlement, lease in zip(settlements, leases, strict=True)
     ]
-    if any(s.message.line is not None for s in settlements):
-        tell.append(partial(ring_doorbell, connection.alias))  # the next in the line may go
-    if tell:
-        after_commit(connection.alias, partial(_tell, tell))
+    if any(settlement.message.line is not None for settlement in settlements):
+        after_commit(connection.alias, partial(ring_doorbell, connection.alias))
     return held
 
 
-def _tell(events: Iterable[Callable[[], object]]) -> None:
-    for event in events:
-        guard.tell(event)
-
-
 def _complete(
-    connection: Any,
-    settlements: Sequence[Settlement],
-    leases: Sequence[Lease | None],
-    *,
-    now: int,
-    tell: list[Callable[[], object]],
-) -> frozenset[Lease]:
-    wanted = {
-        lease: (s.message, s.outcome)
-        for s, lease in zip(settlements, leases, strict=True)
-        if isinstance(s.outcome, Completion) and lease is not None
-    }
-    if not wanted:
-        return frozenset()
-    completions = {lease: completion for lease, (_, completion) in wanted.items()}
-    completed = store.settle.complete(connection, completions, now=now)
-    heard = signals.message_completed.has_listeners()
-    for lease in completed.now:
-        message, _ = wanted[lease]
+    connection: Any, settlements: Mapping[Lease, Settlement], *, now: int
+) -> dict[Lease, SettleResult]:
+    completions: dict[Lease, Any] = {lease: s.outcome for lease, s in settlements.items()}
+    results = store.settle.complete(connection, completions, now=now)
+    using = connection.alias
+    has_listeners = signals.message_completed.has_listeners()
+    for lease, result in results.items():
+        if result.repeated:
+            continue
+        message = settlements[lease].message
         message.state = State.COMPLETED
         message.finished_at = moment(now)
-        if heard:
-            tell.append(partial(_send, signals.message_completed, connection, message))
+        if has_listeners:
+            worker = message.locked_by
+            send_after_commit(using, signals.message_completed, message, worker=worker)
         if message.on_completed is not None:
-            tell.append(message.on_completed)
-    return completed.now | completed.before
+            after_commit(using, message.on_completed)
+    return results
 
 
-def _give_back(
-    connection: Any, settlement: Settlement, *, now: int, tell: list[Callable[[], object]]
-) -> bool:
+def _settle_one(connection: Any, settlement: Settlement, lease: Lease, *, now: int) -> bool:
+    result = _settle_in_store(connection, settlement, lease, now=now)
+    if result is None or result.repeated:
+        return result is not None
     message = settlement.message
-    lease = message.lease
-    if lease is None:
-        return False
-    ending = _ending(connection, settlement, lease, now=now)
-    if ending is None:
-        return False
-    if ending.replayed:
-        return True
-    message.state = ending.state
-    if ending.state == State.DEFERRED:
-        tell.append(partial(_send, signals.message_deferred, connection, message))
-    elif ending.state == State.DEAD_LETTERED:
-        facts: dict[str, object] = {
-            "reason": ending.dead_letter_reason,
-            "description": _described(settlement),
-            "content_type": message.content_type,
-            "exception": settlement.error if is_error(settlement.error) else None,
-        }
-        tell.append(partial(_send, signals.message_dead_lettered, connection, message, **facts))
+    message.state = result.state
+    send = partial(send_after_commit, connection.alias, message=message, worker=message.locked_by)
+    if result.state == State.DEFERRED:
+        send(signal=signals.message_deferred)
+    elif result.state == State.DEAD_LETTERED:
+        send(
+            signal=signals.message_dead_lettered,
+            content_type=message.content_type,
+            reason=result.dead_letter_reason,
+            description=_description(settlement),
+            exception=settlement.error if is_error(settlement.error) else None,
+        )
     else:
-        facts = {"visible_at": moment(ending.visible_at), "error": _described(settlement)}
-        tell.append(partial(_send, signals.message_abandoned, connection, message, **facts))
-        tell.append(partial(ring_doorbell, connection.alias))
+        send(
+            signal=signals.message_abandoned,
+            visible_at=moment(result.visible_at),
+            error=_description(settlement),
+        )
+        after_commit(connection.alias, partial(ring_doorbell, connection.alias))
     return True
 
 
-def _ending(
+def _settle_in_store(
     connection: Any, settlement: Settlement, lease: Lease, *, now: int
-) -> store.settle.Ending | None:
-    error = _remembered(settlement, now)
+) -> SettleResult | None:
+    error = _error_document(settlement, now)
     match settlement.outcome:
         case Abandonment(delay_ms=delay):
             return store.settle.abandon(
@@ -184,12 +130,12 @@ def _ending(
             raise AssertionError("completions are settled as a batch")
 
 
-def _remembered(settlement: Settlement, now: int) -> str | None:
-    if settlement.said is None:
+def _error_document(settlement: Settlement, now: int) -> str | None:
+    if settlement.details is None:
         return None
     message = settlement.message
     return remembered(
-        settlement.said,
+        settlement.details,
         delivery=message.delivery_count,
         worker=message.locked_by,
         started_at=epoch_ms(message.locked_at) if message.locked_at else 0,
@@ -197,96 +143,33 @@ def _remembered(settlement: Settlement, now: int) -> str | None:
     )
 
 
-def _described(settlement: Settlement) -> str:
+def _description(settlement: Settlement) -> str:
     if isinstance(settlement.outcome, Rejection):
         return settlement.outcome.description
-    return (settlement.said.short if settlement.said else "") or "no reason given"
-
-
-def _send(signal: Any, connection: Any, message: Any, **facts: Any) -> None:
-    signals.send(
-        signal,
-        type(message),
-        queue=message.queue,
-        message_id=message.pk,
-        using=connection.alias,
-        delivery_count=message.delivery_count,
-        subject=message.subject,
-        worker=message.locked_by,
-        **facts,
-    )
-
-
-UNREADABLE = Rejection(
-    reason="Unreadable",
-    description="properties is not a JSON object, or errors is not a JSON array",
-)
-
-
-def _is_damaged(message: Any) -> bool:
-    return not (
-        isinstance(message.properties, dict | None) and isinstance(message.errors, list | None)
-    )
+    return (settlement.details.short if settlement.details else "") or "no reason given"
 
 
 class SettleVerbs(Verbs[M]):
-    """Renewing and settling."""
+    """Settle and renew leases."""
 
     def settle(
         self, message: Any, outcome: Outcome, *, error: BaseException | str | None = None
     ) -> bool:
-        """End the delivery as `outcome` says; False if its lease is lost, nothing written."""
+        """Settle the message's lease by `outcome`; return False if it is lost, nothing written."""
         settlement = Settlement(message=message, outcome=outcome, error=error)
-        with _states_kept([settlement]), write_transaction(self.database) as (connection, now):
+        with restoring_states([settlement]), write_transaction(self.database) as (connection, now):
             return settle(connection, [settlement], now=now)[0]
 
     def complete_many(self, messages: Sequence[Any]) -> list[bool]:
-        """Complete all of them in one statement; for each whether its lease still held.
+        """Complete the messages in one statement; return for each whether its lease still held.
 
-        Within 30 minutes the same again is True again and changes nothing. Messages of another
-        database are a ValueError.
+        Repeating the call within 30 minutes returns True again and changes nothing. Raises
+        ValueError for messages of another database.
         """
-        self._of_this_database(messages)
+        self._check_database(messages)
         settlements = [Settlement(message=message, outcome=Completion()) for message in messages]
-        with _states_kept(settlements), write_transaction(self.database) as (connection, now):
+        with restoring_states(settlements), write_transaction(self.database) as (connection, now):
             return settle(connection, settlements, now=now)
-
-    def exchange(
-        self,
-        settlements: Sequence[Settlement],
-        queues: Iterable[str],
-        *,
-        limit: int,
-        worker: str,
-        at_least_ms: int = 0,
-    ) -> tuple[list[bool], list[M]]:
-        """Settle what has finished and claim up to `limit` more, in one transaction, one commit.
-
-        The queues are asked in the order given, and a lease lasts `at_least_ms`. Returns for each
-        settlement whether its lease still held, and the claimed messages.
-        """
-        rows: list[MessageRow] = []
-        with _states_kept(settlements), write_transaction(self.database) as (connection, now):
-            held = settle(connection, settlements, now=now)
-            for queue in queues:
-                if len(rows) < limit:
-                    wanted = Claim(limit=limit - len(rows), worker=worker, at_least_ms=at_least_ms)
-                    rows += claim_rows(connection, queue, wanted, now=now)
-        return held, self._given(rows)
-
-    def _given(self, rows: Sequence[MessageRow]) -> list[M]:
-        """Return the claimed messages, and dead-letter those that another program has damaged.
-
-        A handler must not be given text where it expects `properties`, and one such row must not
-        keep the others from their handlers.
-        """
-        messages = from_worker_rows(self.model, self.database, rows)
-        damaged = [message for message in messages if _is_damaged(message)]
-        for message in damaged:
-            self.settle(message, UNREADABLE)
-        if damaged:  # what stands behind them may be claimed at once
-            after_commit(self.database, partial(ring_doorbell, self.database))
-        return [message for message in messages if message not in damaged] if damaged else messages
 
     def renew_many(
         self,
@@ -295,27 +178,20 @@ class SettleVerbs(Verbs[M]):
         *,
         at_least_ms: int = 0,
     ) -> list[bool]:
-        """Renew all their leases in one statement; for each whether it still held.
+        """Renew the leases in one statement; return for each whether it still held.
 
-        `locked_until` of the renewed ones tells the new deadline. A lease is never shortened and an
-        expired one never revived. Doing it again counts from then. Messages of another database are
-        a ValueError.
+        The new lease lasts `lock_duration` (timedelta or seconds) from now, by default the queue's,
+        and is stored in `locked_until`. A lease is never shortened, and an expired one never
+        renewed. Repeating the call renews again. Raises ValueError for messages of another
+        database.
         """
-        self._of_this_database(messages)
+        self._check_database(messages)
         leases = [lease for message in messages if (lease := message.lease)]
         until = self.renew_leases(leases, lock_duration, at_least_ms=at_least_ms)
         for message in messages:
             if message.lease in until:
                 message.locked_until = moment(until[message.lease])
         return [message.lease in until for message in messages]
-
-    def _of_this_database(self, messages: Iterable[Any]) -> None:
-        for message in messages:
-            if message._state.db not in (None, self.database):
-                raise ValueError(
-                    f"{message} is of database {message._state.db!r}: use "
-                    f"Message.objects.db_manager({message._state.db!r})"
-                )
 
     def renew_leases(
         self,
@@ -324,7 +200,7 @@ class SettleVerbs(Verbs[M]):
         *,
         at_least_ms: int = 0,
     ) -> dict[Lease, int]:
-        """The same for leases without their messages; the new deadline of each that still held."""
+        """Renew leases without their messages; return the deadlines of those that still held."""
         lock_duration_ms = lock_ms(lock_duration)
         with write_transaction(self.database) as (connection, now):
             return store.settle.renew(
@@ -335,14 +211,22 @@ class SettleVerbs(Verbs[M]):
                 at_least=at_least_ms,
             )
 
+    def _check_database(self, messages: Iterable[Any]) -> None:
+        for message in messages:
+            if message._state.db not in (None, self.database):
+                raise ValueError(
+                    f"{message} is in database {message._state.db!r}: use "
+                    f"Message.objects.db_manager({message._state.db!r})"
+                )
+
 
 @contextmanager
-def _states_kept(settlements: Sequence[Settlement]) -> Iterator[None]:
+def restoring_states(settlements: Sequence[Settlement]) -> Iterator[None]:
     """Restore the states of the instances if the transaction does not commit."""
-    before = [(settlement.message, settlement.message.state) for settlement in settlements]
+    states = [(settlement.message, settlement.message.state) for settlement in settlements]
     try:
         yield
     except BaseException:
-        for message, state in before:
+        for message, state in states:
             message.state = state
         raise

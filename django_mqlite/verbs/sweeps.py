@@ -1,5 +1,6 @@
 """The sweeps of the reaper; each call handles one bounded batch in one transaction."""
 
+import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ from .. import timing
 from ..conf import get_settings
 from ..doorbell import ring_doorbell
 from ..guard import get_logger
-from ..signals import tell_expired, tell_released
+from ..signals import send_dead_letter_after_commit, send_released_after_commit
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
 from ..types import Lease
@@ -21,38 +22,25 @@ logger = get_logger("django_mqlite")
 
 
 def release_expired(using: str, *, limit: int) -> int:
-    """End at most `limit` leases that ran out: back to work, at the bound to the dead letters."""
+    """End at most `limit` expired leases: back to the queue, or dead-lettered at the limit."""
     with write_transaction(using) as (connection, now):
         released = store.release.release_expired(connection, now=now, limit=limit)
-        if released:
-            tell = partial(
-                tell_released, get_model("Message"), using, released, now, "its lease ran out"
-            )
-            after_commit(using, tell)
+        _send_released(using, released, now=now, reason="its lease ran out")
     return len(released)
 
 
 def release_worker(using: str, worker: str, *, reason: str, limit: int) -> int:
-    """End at most `limit` leases of a worker that is gone, whatever is left of them."""
+    """End at most `limit` leases of a dead worker before they expire."""
     with write_transaction(using) as (connection, now):
         released = store.release.release_worker(
             connection, worker, reason=reason, now=now, limit=limit
         )
-        if released:
-            tell = partial(
-                tell_released,
-                get_model("Message"),
-                using,
-                released,
-                now,
-                f"worker {worker} died: {reason}",
-            )
-            after_commit(using, tell)
+        _send_released(using, released, now=now, reason=f"worker {worker} died: {reason}")
     return len(released)
 
 
 def interrupt(using: str, leases: Sequence[Lease], *, reason: str) -> set[int]:
-    """End these leases because their worker has to stop; the ids of the messages given back.
+    """End leases because their worker has to stop; return the ids of the released messages.
 
     The deliveries are not counted, see `store.release.interrupt`.
     """
@@ -60,72 +48,92 @@ def interrupt(using: str, leases: Sequence[Lease], *, reason: str) -> set[int]:
         return set()
     with write_transaction(using) as (connection, now):
         released = store.release.interrupt(connection, leases, reason=reason, now=now)
-        tell = partial(
-            tell_released, get_model("Message"), using, released, now, f"interrupted: {reason}"
+        _send_released(using, released, now=now, reason=f"interrupted: {reason}")
+    return {message.id for message in released}
+
+
+def _send_released(
+    using: str, released: Sequence[store.release.Released], *, now: int, reason: str
+) -> None:
+    if released:
+        send_released_after_commit(
+            using, released, sender=get_model("Message"), now=now, reason=reason
         )
-        after_commit(using, tell)
-    return {message.message_id for message in released}
 
 
 def activate_due(using: str, *, limit: int) -> int:
-    """Make at most `limit` scheduled messages claimable whose time has come."""
+    """Make at most `limit` scheduled messages claimable whose delivery time has come."""
     with write_transaction(using) as (connection, now):
-        count = store.release.activate_due(connection, now=now, limit=limit)
+        count = store.sweeps.ACTIVATE_DUE.run(connection, now=now, limit=limit)
         if count:
             after_commit(using, partial(ring_doorbell, using))
     return count
 
 
 def expire(using: str, *, limit: int) -> int:
-    """End at most `limit` messages whose time to live is over: dead letters, or gone."""
-    bury, discard = store.release.expired(connections[using], now=timing.now_ms(), limit=limit)
-    buried = 0
-    if bury:
+    """Dead-letter or delete at most `limit` messages whose time to live is over."""
+    dead_letters, deletions = store.sweeps.expired(
+        connections[using], now=timing.now_ms(), limit=limit
+    )
+    count = 0
+    if dead_letters:
         with write_transaction(using) as (connection, _):
-            buried = _bury(connection, bury)
-    return buried + _sparing(using, discard, _discard, _bury)
+            count = _dead_letter_expired(connection, dead_letters)
+    return count + _delete_skipping_referenced(
+        using, deletions, _delete_expired, _dead_letter_expired
+    )
 
 
-def _bury(connection: Any, ids: Sequence[int]) -> int:
-    buried = store.release.bury_expired(connection, ids, now=timing.now_ms())
-    using = connection.alias
-    after_commit(using, partial(tell_expired, get_model("Message"), using, buried))
-    return len(buried)
+def _dead_letter_expired(connection: Any, ids: Sequence[int]) -> int:
+    using, model = connection.alias, get_model("Message")
+    expired = store.sweeps.dead_letter_expired(connection, ids, now=timing.now_ms())
+    for message in expired:
+        send_dead_letter_after_commit(
+            using, message, model, reason="TTLExpired", description="its time to live was over"
+        )
+    after_commit(using, partial(ring_doorbell, using))
+    return len(expired)
 
 
-def _discard(connection: Any, ids: Sequence[int]) -> int:
+def _delete_expired(connection: Any, ids: Sequence[int]) -> int:
     after_commit(connection.alias, partial(ring_doorbell, connection.alias))
-    return store.release.discard_expired(connection, ids, now=timing.now_ms())
+    return store.sweeps.DELETE_EXPIRED.run(
+        connection, ids=json.dumps(list(ids)), now=timing.now_ms()
+    )
 
 
 def prune_completed(using: str, *, limit: int) -> int:
-    """Delete at most `limit` completed messages that their queue has kept long enough."""
+    """Delete at most `limit` completed messages whose retention is over."""
     ids = store.retention.completed_to_prune(connections[using], now=timing.now_ms(), limit=limit)
-    return _sparing(using, ids, store.retention.prune_completed, _keep_longer)
+    return _delete_skipping_referenced(
+        using, ids, store.retention.prune_completed, _restart_retention
+    )
 
 
 def prune_dead_letters(using: str, *, limit: int) -> int:
-    """Delete at most `limit` dead letters beyond their queue's age, count or bytes, oldest first.
+    """Delete at most `limit` dead letters that exceed their queue's age, count or bytes.
 
-    A queue's 0 inherits MQLITE['DLQ_MAX_AGE'], ['DLQ_MAX_COUNT'], ['DLQ_MAX_BYTES'].
+    A queue's 0 means MQLITE['DLQ_MAX_AGE'], ['DLQ_MAX_COUNT'] and ['DLQ_MAX_BYTES'].
     """
-    doomed = _doomed(connections[using], limit=limit)
-    return _sparing(using, doomed, store.dead_letters.purge, _keep_longer)
+    ids = _exceeding_limits(connections[using], limit=limit)
+    return _delete_skipping_referenced(using, ids, store.dead_letters.purge, _restart_retention)
 
 
-def _keep_longer(connection: Any, ids: Sequence[int]) -> int:
+def _restart_retention(connection: Any, ids: Sequence[int]) -> int:
     for id in ids:
         store.retention.KEEP_LONGER.run(connection, id=id, now=timing.now_ms())
     return 0
 
 
-Act = Callable[[Any, Sequence[int]], int]
+Change = Callable[[Any, Sequence[int]], int]
 
 
-def _sparing(using: str, ids: Sequence[int], act: Act, spare: Act) -> int:
-    """Do `act` to these messages, `spare` those that a foreign key refers to; how many it did.
+def _delete_skipping_referenced(
+    using: str, ids: Sequence[int], delete: Change, change_referenced: Change
+) -> int:
+    """Delete the messages, except those that a foreign key refers to; return their number.
 
-    One that must stay for the project's sake must neither keep the rest nor come up again at once.
+    `change_referenced` changes the others, so that the next sweep does not select them again.
     """
     if not ids:
         return 0
@@ -133,46 +141,41 @@ def _sparing(using: str, ids: Sequence[int], act: Act, spare: Act) -> int:
         kept = sorted(referenced(connection, ids))
         if kept:
             logger.warning("a foreign key refers to messages that stay: %s", format_ids(kept))
-            spare(connection, kept)
-        return act(connection, [id for id in ids if id not in kept])
+            change_referenced(connection, kept)
+        return delete(connection, [id for id in ids if id not in kept])
 
 
-def _doomed(connection: Any, *, limit: int) -> list[int]:
+def _exceeding_limits(connection: Any, *, limit: int) -> list[int]:
     now = timing.now_ms()
-    doomed: list[int] = []
-    for bounds in store.retention.dead_letter_bounds(connection):
-        if len(doomed) < limit:
-            doomed += _beyond(connection, bounds, now=now, limit=limit - len(doomed))
-    return doomed
-
-
-def _beyond(connection: Any, own: store.retention.Bounds, *, now: int, limit: int) -> list[int]:
     settings = get_settings()
-    bounds = store.retention.Bounds(
-        queue=own.queue,
-        max_age_ms=own.max_age_ms or settings.dlq_max_age_ms,
-        max_count=own.max_count or settings.dlq_max_count,
-        max_bytes=own.max_bytes or settings.dlq_max_bytes,
-    )
-    return store.retention.dead_letters_exceeding(connection, bounds, now=now, limit=limit)
+    ids: list[int] = []
+    for own in store.retention.dead_letter_bounds(connection):
+        bounds = store.retention.Bounds(
+            queue=own.queue,
+            max_age_ms=own.max_age_ms or settings.dlq_max_age_ms,
+            max_count=own.max_count or settings.dlq_max_count,
+            max_bytes=own.max_bytes or settings.dlq_max_bytes,
+        )
+        if len(ids) < limit:
+            ids += store.retention.dead_letters_exceeding(
+                connection, bounds, now=now, limit=limit - len(ids)
+            )
+    return ids
 
 
-def forget(using: str, *, limit: int) -> int:
-    """Delete at most `limit` each of receipts, attempts and deduplication keys that are over."""
+def prune_records(using: str, *, limit: int) -> int:
+    """Delete at most `limit` each of expired receipts, attempts and deduplication keys."""
     if not store.retention.RECORDS_TO_PRUNE.value(connections[using], now=timing.now_ms()):
         return 0
     with write_transaction(using) as (connection, now):
         return max(
-            store.settle.prune_receipts(connection, now=now, limit=limit),
-            store.claim.prune_attempts(connection, now=now, limit=limit),
-            store.enqueue.prune_keys(connection, now=now, limit=limit),
+            store.settle.PRUNE_RECEIPTS.run(connection, now=now, limit=limit),
+            store.claim.PRUNE_ATTEMPTS.run(connection, now=now, limit=limit),
+            store.enqueue.PRUNE_KEYS.run(connection, now=now, limit=limit),
         )
 
 
 def next_event_in(using: str) -> float | None:
-    """Seconds until a sweep has something to do, 0 if it has now, None if nothing is to come.
-
-    A read: it takes no write lock.
-    """
-    at = store.release.next_event(connections[using])
+    """Return the seconds until a sweep has work, 0 for now, None for never; without the lock."""
+    at = store.sweeps.NEXT_EVENT.value(connections[using])
     return None if at is None else max(0.0, (at - timing.now_ms()) / 1000)

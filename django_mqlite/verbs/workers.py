@@ -167,7 +167,7 @@ def held_leases(using: str, workers: Sequence[str]) -> list[HeldLease]:
     return [
         HeldLease(
             worker=worker,
-            lease=Lease(queue=queue, message_id=id, lock_token=token),
+            lease=Lease(queue=queue, id=id, lock_token=token),
             ran_ms=now - locked_at,
             left_ms=locked_until - now,
             lock_duration_ms=duration,

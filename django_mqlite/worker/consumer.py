@@ -8,6 +8,7 @@ from django.db import Error, IntegrityError, connections
 
 from ..exceptions import QueueNotFound
 from ..guard import get_logger
+from ..logs import CurrentMessage
 from ..models import Message
 from ..types import Abandonment, Completion, State
 from ..verbs.settle import Settlement
@@ -300,7 +301,10 @@ class Consumer:
 
 def _settlement(finished: DeliveryResult) -> Settlement:
     return Settlement(
-        message=finished.message, outcome=finished.ending, error=finished.error, said=finished.said
+        message=finished.message,
+        outcome=finished.ending,
+        error=finished.error,
+        details=finished.details,
     )
 
 
@@ -309,7 +313,7 @@ def _log_lost_lease(message: Message) -> None:
         "the lease of message #%s of %s was lost while its handler ran; its outcome is not written",
         message.pk,
         message.queue,
-        extra={"queue": message.queue, "message_id": message.pk},
+        extra=CurrentMessage.of(message)._asdict(),
     )
 
 
@@ -319,5 +323,5 @@ def _log_failed_after_settle(message: Message, error: BaseException) -> None:
         message.pk,
         message.queue,
         exc_info=error,
-        extra={"queue": message.queue, "message_id": message.pk},
+        extra=CurrentMessage.of(message)._asdict(),
     )

@@ -15,7 +15,7 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 from django.utils import timezone, translation
 
-from ..logs import current_message
+from ..logs import CurrentMessage, current_message
 from ..models import Message
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class DeliveryContexts:
         else:
             translation.deactivate_all()
         timezone.activate(self._time_zone)
-        current_message.set((message.queue, message.pk))
+        current_message.set(CurrentMessage.of(message))
         own_thread = DeliveryThread(self._threads)
         context = ThreadSensitiveContext()
         SyncToAsync.thread_sensitive_context.set(context)

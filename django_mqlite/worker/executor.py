@@ -37,14 +37,14 @@ class DeliveryResult:
     outcome: Outcome | None = None
     ending: Outcome = field(init=False)
     """The outcome that the handler returned, or the one that follows from `error`."""
-    said: ErrorDetails | None = field(init=False, default=None)
+    details: ErrorDetails | None = field(init=False, default=None)
     """The text of the error. Errors are foreign code, so it is read here, in the thread or task
     of the handler, and never by the consumer."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ending", self.outcome or outcome_of(self.error))
         if self.error is not None:
-            object.__setattr__(self, "said", describe_error(self.error))
+            object.__setattr__(self, "details", describe_error(self.error))
 
     @property
     def settled(self) -> bool:

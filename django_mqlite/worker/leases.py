@@ -11,6 +11,7 @@ from .. import timing
 from ..exceptions import LockLost
 from ..guard import get_logger
 from ..handlers import Handler
+from ..logs import CurrentMessage
 from ..models import Message
 from ..timing import EPOCH, epoch_ms
 from ..types import Lease, State
@@ -229,7 +230,7 @@ class LeaseRenewer:
             message.pk,
             message.queue,
             why,
-            extra={"queue": message.queue, "message_id": message.pk},
+            extra=CurrentMessage.of(message)._asdict(),
         )
 
 

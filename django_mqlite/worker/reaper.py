@@ -11,10 +11,10 @@ from ..transactions import yield_to_other_writers
 from ..verbs.sweeps import (
     activate_due,
     expire,
-    forget,
     next_event_in,
     prune_completed,
     prune_dead_letters,
+    prune_records,
     release_expired,
 )
 from .database_errors import DatabaseErrors
@@ -38,7 +38,7 @@ URGENT: Mapping[str, Sweep] = {
 HOUSEKEEPING: Mapping[str, Sweep] = {
     "completed messages pruned": prune_completed,
     "dead letters pruned": prune_dead_letters,
-    "records forgotten": forget,
+    "records pruned": prune_records,
 }
 """What only takes up space; done now and then."""
 

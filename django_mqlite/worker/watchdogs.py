@@ -170,9 +170,8 @@ def check_writable(using: str) -> None:
     try:
         check_schema(connections[using])
         with write_transaction(using) as (connection, _):
-            store.base.acquire_write_lock(
-                connection
-            )  # on a read-only file BEGIN IMMEDIATE alone says nothing
+            # On a read-only file BEGIN IMMEDIATE alone does not fail.
+            store.base.ACQUIRE_WRITE_LOCK.run(connection)
             differences = schema_differences(connection)
     except Error as error:
         raise NotReady(f"Database {using!r} cannot be used: {error}; {advice(error)}.") from error

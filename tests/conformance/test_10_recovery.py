@@ -81,6 +81,6 @@ def test_reaping_never_touches_live_leases(clock, queue):
     live = enqueue_and_claim("jobs")
     clock.advance(15)
 
-    assert [released.message_id for released in reap()] == [expired.pk]
+    assert [released.id for released in reap()] == [expired.pk]
 
     live.complete()

@@ -110,7 +110,7 @@ def test_the_record_lives_for_thirty_minutes_swept_or_not(clock, long_queue):
     first = attempt("a")
 
     clock.advance(LIFE - timedelta(milliseconds=1))
-    assert sweeps.forget("default", limit=9) == 0
+    assert sweeps.prune_records("default", limit=9) == 0
     assert leases(attempt("a")) == leases(first)
 
     clock.advance(0.001)
@@ -123,5 +123,5 @@ def test_a_record_that_is_over_is_swept(clock, long_queue):
     attempt("a")
     clock.advance(LIFE)
 
-    assert sweeps.forget("default", limit=9) == 1
+    assert sweeps.prune_records("default", limit=9) == 1
     assert not ReceiveAttempt.objects.exists()

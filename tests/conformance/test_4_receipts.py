@@ -163,7 +163,7 @@ def test_a_receipt_ends_with_its_time_and_not_with_the_sweep(clock, queue, name)
     REQUESTS[name](message)
 
     clock.advance(LIFE - timedelta(milliseconds=1))
-    assert sweeps.forget("default", limit=100) == 0
+    assert sweeps.prune_records("default", limit=100) == 0
     REQUESTS[name](message)
 
     clock.advance(0.001)
@@ -171,7 +171,7 @@ def test_a_receipt_ends_with_its_time_and_not_with_the_sweep(clock, queue, name)
     with pytest.raises(LockLost):
         REQUESTS[name](message)
 
-    assert sweeps.forget("default", limit=100) == 1
+    assert sweeps.prune_records("default", limit=100) == 1
     assert receipts() == []
 
 

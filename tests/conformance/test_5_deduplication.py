@@ -194,7 +194,7 @@ def test_the_window_ends_with_its_time_swept_or_not(window, clock, swept, after,
     original = enqueue("jobs", "a", message_id="m")
     clock.advance(after)
     if swept:
-        assert sweeps.forget("default", limit=9) == (0 if known else 1)
+        assert sweeps.prune_records("default", limit=9) == (0 if known else 1)
 
     again = enqueue("jobs", "a", message_id="m")
 

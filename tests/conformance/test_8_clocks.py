@@ -145,7 +145,7 @@ def test_the_tools_that_stop_the_clock_stop_ours(tool, offset, use_tz, zone, mak
         move(timedelta(seconds=29))
         assert reap() == []
         move(timedelta(seconds=1))
-        assert [released.message_id for released in reap()] == [message.pk]
+        assert [released.id for released in reap()] == [message.pk]
 
 
 @pytest.mark.rule("8.5")

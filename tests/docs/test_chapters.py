@@ -39,4 +39,4 @@ def test_a_statement_has_its_comment_its_plan_and_the_contract_of_its_function(e
     assert "a renewal never shortens a lease" in text
     assert "UPDATE mqlite_messages NOT INDEXED\n   SET locked_until" in text
     assert "SEARCH m USING INTEGER PRIMARY KEY (rowid=?)" in text
-    assert "`renew()` executes it: Count the leases afresh from `now`" in text
+    assert "`renew()` executes it: Renew the leases from `now`" in text

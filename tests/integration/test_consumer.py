@@ -280,7 +280,7 @@ def test_a_failure_after_the_handler_has_settled_is_told(make_consumer, pool, qu
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert record.exc_info is not None
-    assert record.message_id == message.pk
+    assert record.id == message.pk
 
 
 def test_the_outcome_of_a_lost_lease_is_not_written(make_consumer, pool, queue, clock, caplog):
@@ -298,9 +298,7 @@ def test_the_outcome_of_a_lost_lease_is_not_written(make_consumer, pool, queue, 
     consumer.poll(claim=False)
 
     assert row_of(message) == before
-    assert [record.message_id for record in caplog.records if "lost" in record.message] == [
-        message.pk
-    ]
+    assert [record.id for record in caplog.records if "lost" in record.message] == [message.pk]
 
 
 def test_a_settlement_that_cannot_be_written_is_kept_and_told_once(

@@ -164,7 +164,7 @@ def test_a_lost_lease_is_told_once_and_not_tried_again(keeper, message, clock, c
 
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert (record.queue, record.message_id) == ("jobs", message.pk)
+    assert (record.queue, record.id) == ("jobs", message.pk)
 
 
 def test_a_lost_lease_does_not_keep_the_others_from_being_renewed(

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from django_mqlite.handlers import Handler
-from django_mqlite.logs import MessageFilter, current_message
+from django_mqlite.logs import CurrentMessage, MessageFilter, current_message
 from django_mqlite.models import Message
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.process import ProcessResult, run_worker_process
@@ -38,7 +38,7 @@ def work_until_idle(handle) -> None:
 
 
 def of_the_shop(records) -> set[tuple]:
-    return {(r.getMessage(), r.queue, r.message_id) for r in records() if r.name == "shop"}
+    return {(r.getMessage(), r.queue, r.id) for r in records() if r.name == "shop"}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -78,13 +78,13 @@ def test_outside_a_handler_there_is_no_message(records):
 
 
 def test_what_a_record_says_itself_is_left_alone(records):
-    shop.info("settled", extra={"queue": "others", "message_id": 7})
+    shop.info("settled", extra={"queue": "others", "id": 7})
 
     assert of_the_shop(records) == {("settled", "others", 7)}
 
 
 def test_another_thread_knows_nothing_of_the_message():
-    current_message.set(("jobs", 1))
+    current_message.set(CurrentMessage("jobs", 1))
     seen = []
     thread = threading.Thread(target=lambda: seen.append(current_message.get()))
     thread.start()
@@ -150,7 +150,7 @@ def test_a_failure_is_logged_with_what_belongs_to_it_and_no_body(queue, caplog):
     failed, dead = [record for record in caplog.records if record.name == "django_mqlite"]
     assert (failed.levelname, dead.levelname) == ("WARNING", "ERROR")
     for delivery, record in enumerate((failed, dead), 1):
-        assert (record.queue, record.message_id) == ("jobs", message.pk)
+        assert (record.queue, record.id) == ("jobs", message.pk)
         assert (record.subject, record.worker) == ("a letter", "host:1:ab")
         assert record.delivery == delivery
         assert SECRET not in repr(vars(record))

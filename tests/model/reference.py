@@ -107,7 +107,7 @@ class Reference(Book):
         self.require_queue(queue)
         leases, forgotten_at = self.attempts.get((queue, attempt or ""), ([], 0))
         if forgotten_at > self.now:
-            return [self.messages[lease.message_id] for lease in leases if self.held(lease)]
+            return [self.messages[lease.id] for lease in leases if self.held(lease)]
         taken = self.lock(self.claimable(queue)[:limit], lock, tokens)
         if attempt and taken:
             leases = [record.lease for record in taken]
@@ -150,7 +150,7 @@ class Reference(Book):
 
     def held(self, lease: Lease) -> Record | None:
         """The message, if exactly this lease on it is alive; at its deadline it is not."""
-        record = self.messages.get(lease.message_id)
+        record = self.messages.get(lease.id)
         if record is None or record.state != "locked" or record.lease != lease:
             return None
         return record if record.locked_until > self.now else None
@@ -164,7 +164,7 @@ class Reference(Book):
             return
         settled, forgotten_at = self.receipts.get(lease, ((), 0))
         if settled != request or forgotten_at <= self.now:
-            raise LockLost(lease.queue, lease.message_id, request[0])
+            raise LockLost(lease.queue, lease.id, request[0])
 
     def settles(self, lease: Lease, request: tuple, *, rest: int = 0) -> bool:
         try:

@@ -150,7 +150,7 @@ class Settling(Claiming):
             return claimed
 
         def expected(tokens: list[str]) -> list:
-            rests = {lease: self.world.rest_of(lease.message_id) for lease in messages if lease}
+            rests = {lease: self.world.rest_of(lease.id) for lease in messages if lease}
             held = [self.model.settles(lease, settled, rest=rests[lease]) for lease in rests]
             assert found == held
             return self.model.claim(queue, limit, None, None, tokens)

@@ -71,4 +71,4 @@ class Record:
 
     @property
     def lease(self) -> Lease:
-        return Lease(queue=self.queue, message_id=self.id, lock_token=self.token or "")
+        return Lease(queue=self.queue, id=self.id, lock_token=self.token or "")

@@ -150,9 +150,7 @@ class World:
             else:
                 getattr(message, verb)(*arguments)
 
-        self.both(
-            real, lambda: self.model.settle(lease, request, rest=self.rest_of(lease.message_id))
-        )
+        self.both(real, lambda: self.model.settle(lease, request, rest=self.rest_of(lease.id)))
 
     def rest_of(self, id: int) -> int:
         """How long the message rests from now: what chance has decided, told to the model."""

@@ -88,11 +88,11 @@ EXPECTED = {
         "INDEX mqlite_messages_locked (queue=? AND locked_until<?)",
         "INDEX mqlite_messages_scheduled (queue=? AND visible_at<?)",
     },
-    "release.ACTIVATE_DUE": {BY_ID, "INDEX mqlite_messages_scheduled (queue=? AND visible_at<?)"},
-    "release.BURY_EXPIRED": {BY_ID},
-    "release.DISCARD_EXPIRED": {BY_ID},
-    "release.EXPIRED": {"INDEX mqlite_messages_expiring (expires_at>? AND expires_at<?)"},
-    "release.NEXT_EVENT": {
+    "sweeps.ACTIVATE_DUE": {BY_ID, "INDEX mqlite_messages_scheduled (queue=? AND visible_at<?)"},
+    "sweeps.DEAD_LETTER_EXPIRED": {BY_ID},
+    "sweeps.DELETE_EXPIRED": {BY_ID},
+    "sweeps.EXPIRED": {"INDEX mqlite_messages_expiring (expires_at>? AND expires_at<?)"},
+    "sweeps.NEXT_EVENT": {
         "INDEX mqlite_messages_expiring (expires_at>?)",
         "INDEX mqlite_messages_locked (queue=?)",
         "INDEX mqlite_messages_scheduled (queue=?)",

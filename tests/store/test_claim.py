@@ -24,7 +24,7 @@ def test_the_lease_is_in_the_message(clock, queue):
     assert message.locked_at == clock.now
     assert message.locked_until == clock.now + timedelta(seconds=30)
     assert re.fullmatch("[0-9a-f]{32,}", message.lock_token)
-    assert (message.lease.queue, message.lease.message_id) == ("jobs", message.pk)
+    assert (message.lease.queue, message.lease.id) == ("jobs", message.pk)
     assert message.lease.lock_token == message.lock_token
 
 

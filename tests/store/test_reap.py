@@ -7,7 +7,7 @@ from django.db import connection
 
 from django_mqlite import enqueue
 from django_mqlite.models import DeadLetter, Message
-from django_mqlite.store.sqlite.release import next_event
+from django_mqlite.store.sqlite.sweeps import NEXT_EVENT
 from tests.support.verbs import (
     activate,
     claim_ids,
@@ -39,7 +39,7 @@ def test_a_released_message_is_claimable_at_once_and_its_delivery_stays_counted(
 
     (released,) = reap()
 
-    assert (released.queue, released.message_id, released.state) == ("jobs", message.pk, "active")
+    assert (released.queue, released.id, released.state) == ("jobs", message.pk, "active")
     again = Message.objects.get(pk=message.pk)
     assert (again.lock_token, again.locked_by, again.locked_at, again.locked_until) == (None,) * 4
     assert (again.delivery_count, again.finished_at, again.dead_letter_reason) == (1, None, None)
@@ -185,7 +185,7 @@ def test_the_next_event_is_the_first_deadline_of_any_queue(clock, queue, make_qu
     make_queue("other")
 
     def in_seconds():
-        at = next_event(connection)
+        at = NEXT_EVENT.value(connection)
         return None if at is None else (at - clock.now_ms()) / 1000
 
     assert in_seconds() is None

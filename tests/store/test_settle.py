@@ -200,7 +200,7 @@ def test_a_lost_lease_is_an_error_with_the_verb_in_it(clock, message, name, sett
     with pytest.raises(LockLost) as caught:
         settle_message(message)
 
-    assert (caught.value.queue, caught.value.message_id) == ("jobs", message.pk)
+    assert (caught.value.queue, caught.value.id) == ("jobs", message.pk)
     assert caught.value.verb == name
     assert everything() == before
 
@@ -605,7 +605,8 @@ def test_an_outcome_is_told_once_after_the_commit(
     assert (heard, sender) == (name, Message)
     expected = {
         "queue": "jobs",
-        "message_id": message.pk,
+        "id": message.pk,
+        "message_id": message.message_id,
         "using": "default",
         "delivery_count": 1,
         **facts,

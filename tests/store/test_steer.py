@@ -116,7 +116,7 @@ def test_a_release_is_told_after_the_commit(
     held = enqueue_and_claim("jobs", max_delivery_count=bound)
 
     def receive(**facts):
-        told.append((facts["queue"], facts["message_id"]))
+        told.append((facts["queue"], facts["id"]))
 
     signal.connect(receive)
     try:

@@ -23,7 +23,7 @@ if "MQLITE_TEST_MAX_PAGES" in os.environ:
     options["init_command"] = f"{options.get('init_command', '')}; PRAGMA max_page_count={pages}"
 
 LOGGING["filters"] = {"mqlite": {"()": MessageFilter}}
-LOGGING["formatters"]["message"] = {"format": "shop %(queue)s#%(message_id)s %(message)s"}
+LOGGING["formatters"]["message"] = {"format": "shop %(queue)s#%(id)s %(message)s"}
 LOGGING["handlers"]["shop"] = {
     "class": "logging.StreamHandler",
     "formatter": "message",

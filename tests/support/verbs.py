@@ -1,4 +1,4 @@
-"""What tests do over and over, in one word each."""
+"""Short names for what many tests do."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django.db import connection, models
 
 from django_mqlite import timing
 from django_mqlite.models import DeadLetter, Message, Queue
-from django_mqlite.store.sqlite import release as sweeps
+from django_mqlite.store import sqlite as store
 
 
 def claim_one(queue: Queue | str, **options: Any) -> Message:
@@ -31,14 +31,14 @@ def dead_letter(queue: Queue | str, data: Any = None, **options: Any) -> DeadLet
     return DeadLetter.objects.get(pk=message.pk)
 
 
-def reap(limit: int = 1_000) -> list[sweeps.Released]:
-    """One sweep: leases that ran out are released."""
-    return sweeps.release_expired(connection, now=timing.now_ms(), limit=limit)
+def reap(limit: int = 1_000) -> list[store.release.Released]:
+    """Run one sweep that ends expired leases."""
+    return store.release.release_expired(connection, now=timing.now_ms(), limit=limit)
 
 
 def activate(limit: int = 1_000) -> int:
-    """One sweep: what is due becomes active."""
-    return sweeps.activate_due(connection, now=timing.now_ms(), limit=limit)
+    """Run one sweep that activates due messages."""
+    return store.sweeps.ACTIVATE_DUE.run(connection, now=timing.now_ms(), limit=limit)
 
 
 def overwrite(rows: models.QuerySet[Any], **values: Any) -> int:

@@ -32,7 +32,7 @@ def test_an_unknown_queue_like_no_other_gets_no_guess():
 def test_a_lost_lock_names_message_queue_and_verb():
     error = exceptions.LockLost("emails", 17, "complete")
 
-    assert (error.queue, error.message_id, error.verb) == ("emails", 17, "complete")
+    assert (error.queue, error.id, error.verb) == ("emails", 17, "complete")
     assert str(error).startswith("Cannot complete message #17 of queue 'emails'")
 
 

@@ -18,6 +18,7 @@ from . import (
     retention,
     schema,
     settle,
+    sweeps,
     topics,
     workers,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "retention",
     "schema",
     "settle",
+    "sweeps",
     "topics",
     "workers",
 ]

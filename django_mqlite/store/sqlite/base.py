@@ -22,8 +22,8 @@ class Statement:
     Its methods own every cursor. An undrained `RETURNING` is a held write lock, so rows are fetched
     to the last one before the first is returned.
 
-    Where rows are known by their ids, the text says CROSS JOIN and NOT INDEXED: with outdated
-    statistics the planner would otherwise walk a partial index for each id.
+    Statements that find rows by id use CROSS JOIN and NOT INDEXED: with outdated statistics, the
+    planner would otherwise walk a partial index for each id.
     """
 
     sql: str
@@ -54,7 +54,7 @@ class Statement:
 
 
 class MessageRow(NamedTuple):
-    """A `mqlite_messages` row, in the order in which every statement returns its columns."""
+    """A row of `mqlite_messages`, in the column order of every statement that returns messages."""
 
     id: int
     queue: str
@@ -87,56 +87,42 @@ class MessageRow(NamedTuple):
 
 
 MESSAGE_COLUMNS = ", ".join(MessageRow._fields)
-"""The columns that a statement which returns messages selects."""
+"""The columns of a statement that returns messages."""
 
 M_COLUMNS = ", ".join(f"m.{column}" for column in MessageRow._fields)
-"""The same for a statement that names the table `m`."""
+"""The same for a statement in which the table is `m`."""
 
 
 def in_claim_order(rows: Iterable[tuple[Any, ...]]) -> list[MessageRow]:
-    """RETURNING gives rows in id order at best; claims are promised by priority, then id."""
+    """Sort the rows by priority, then id. RETURNING has no order."""
     return sorted(map(MessageRow._make, rows), key=lambda row: (-row.priority, row.id))
 
 
 BEGIN = Statement("BEGIN IMMEDIATE")
 
-
-def begin(connection: Connection) -> None:
-    """Wait for the write lock and begin a transaction with it."""
-    BEGIN.run(connection)
-
-
-# Changes nothing and takes the write lock, so that a time sampled afterwards is still the time
-# when the next statement is judged by it.
+# Changes nothing, but waits for the write lock in a transaction that may have started as DEFERRED.
+# It fails at once if that transaction has read and another writer has committed since: only the
+# owner of the transaction can repeat it.
 ACQUIRE_WRITE_LOCK = Statement("UPDATE mqlite_meta SET value = value WHERE key IS NULL")
 
 
-def acquire_write_lock(connection: Connection) -> None:
-    """Wait for the write lock, in a transaction that may have begun deferred.
-
-    Raises the database's OperationalError at once where the transaction has already read and
-    another writer has committed since: only its owner can repeat it.
-    """
-    ACQUIRE_WRITE_LOCK.run(connection)
-
-
 def data_version(driver: Any) -> int:
-    """A number that changes when another connection commits to the file; own commits do not count.
+    """Return a number that changes when another connection commits to the file.
 
-    Asked of the driver's connection itself, and not through Django's cursor: an idle worker asks
-    ten times a second, which the wrappers would make twice as dear and write into the query log.
+    This uses the driver's connection instead of Django's cursor: an idle worker runs it ten times a
+    second, and the wrappers would double its cost and fill the query log.
     """
     ((version,),) = driver.execute("PRAGMA data_version").fetchall()
     return int(version)
 
 
 def encode_leases(leases: Iterable[Lease]) -> str:
-    """The JSON array of [id, token, queue] that statements read with json_each."""
-    return json.dumps([(lease.message_id, lease.lock_token, lease.queue) for lease in leases])
+    """Return the JSON array of [id, token, queue] that statements read with json_each."""
+    return json.dumps([(lease.id, lease.lock_token, lease.queue) for lease in leases])
 
 
 SCHEMA = "1"
-"""Counts up with a change of the tables that older code cannot work on; additions are none."""
+"""Incremented by changes of the tables that older code cannot work with, not by additions."""
 
 SCHEMA_TOKEN = Statement("SELECT value FROM mqlite_meta WHERE key = 'schema'")
 
@@ -156,5 +142,5 @@ WRITE_SCHEMA_TOKEN = Statement(
 
 
 def write_schema_token(connection: Connection, *, now: int) -> None:
-    """Have the file say which schema it has, unless it does."""
+    """Store the schema number in the database, unless it has one."""
     WRITE_SCHEMA_TOKEN.run(connection, schema=SCHEMA, now=now)

@@ -13,11 +13,11 @@ from .base import (
 )
 
 # Served by mqlite_messages_active (queue, blocked, priority DESC, id) WHERE state = 'active'.
-# Only heads of lines are unblocked, so a batch holds at most one message of a group without asking,
-# and a blocked backlog is not even seen.
+# Only heads of lines are unblocked, so a batch never has two messages of a group, and a blocked
+# backlog costs nothing.
 #
-# One statement for the whole batch: judged at one time, one commit. The secret is 128 fresh random
-# bits; the id behind it makes the token of one message worthless for another of the same batch.
+# The whole batch is one statement with one time. The secret is 128 random bits; the id behind it
+# makes each token valid for one message of the batch only.
 CLAIM = Statement(
     """
     UPDATE mqlite_messages NOT INDEXED
@@ -52,9 +52,9 @@ def claim(  # noqa: PLR0913 - the parameters of the statement
     lock_duration: int | None,
     at_least: int = 0,
 ) -> list[MessageRow]:
-    """Take at most `limit` messages; each counts a delivery and is ours until `locked_until`.
+    """Lock at most `limit` messages and count a delivery of each.
 
-    `lock_duration` in milliseconds, None for the queue's; `at_least` where that is too short.
+    `lock_duration` and `at_least`, its minimum, are in milliseconds; None means the queue's.
     """
     rows = CLAIM.all(
         connection,
@@ -69,8 +69,8 @@ def claim(  # noqa: PLR0913 - the parameters of the statement
     return in_claim_order(rows)
 
 
-# The id is asked for, so the queue's order is not: but its line is. A deferred message that is not
-# the head waits until its group is free.
+# The queue's order does not apply, because the caller names the ids, but the group's does: a
+# deferred message that is not the head of its line waits until its group is free.
 CLAIM_DEFERRED = Statement(
     """
     UPDATE mqlite_messages NOT INDEXED
@@ -105,7 +105,7 @@ def claim_deferred(
     worker: str | None,
     lock_duration: int | None,
 ) -> list[MessageRow]:
-    """Take those of `ids` that are deferred in the queue; each counts a delivery."""
+    """Lock those of `ids` that are deferred in the queue, and count a delivery of each."""
     rows = CLAIM_DEFERRED.all(
         connection,
         queue=queue,
@@ -118,7 +118,7 @@ def claim_deferred(
     return in_claim_order(rows)
 
 
-# The delivery counts, although the row with its count is gone.
+# The delivery counts, although the row that stores the count is deleted.
 DELETED_COLUMNS = MESSAGE_COLUMNS.replace(" delivery_count,", " delivery_count + 1,")
 
 # Served by mqlite_messages_active, like CLAIM.
@@ -140,7 +140,7 @@ CLAIM_AND_DELETE = Statement(
 def claim_and_delete(
     connection: Connection, queue: str, *, now: int, limit: int
 ) -> list[MessageRow]:
-    """Take at most `limit` messages for good: no lease, no second delivery, whatever happens."""
+    """Delete at most `limit` messages and return them: no lease and no second delivery."""
     return in_claim_order(CLAIM_AND_DELETE.all(connection, queue=queue, now=now, limit=limit))
 
 
@@ -158,7 +158,7 @@ CLAIMABLE = Statement(
 
 
 def claimable_queues(connection: Connection, *, now: int) -> set[str]:
-    """The queues a claim would find something in."""
+    """Return the names of queues that have claimable messages."""
     return {name for (name,) in CLAIMABLE.all(connection, now=now)}
 
 
@@ -166,14 +166,14 @@ QUEUE_EXISTS = Statement("SELECT 1 FROM mqlite_queues WHERE name = %(queue)s")
 
 
 def queue_exists(connection: Connection, queue: str) -> bool:
-    """Tells an empty queue from one that is not there."""
+    """Return whether the queue exists."""
     return QUEUE_EXISTS.one(connection, queue=queue) is not None
 
 
 ATTEMPT_LIFE_MS = 30 * 60_000
-"""How long the answer to an attempt is remembered."""
+"""The time in which the same attempt gets the same messages."""
 
-# Only what is still under the very lease that was granted: the rest is settled or lost.
+# Returns only messages that still have the lease of that attempt; the others are settled or lost.
 REPLAY_ATTEMPT = Statement(
     """
     SELECT """
@@ -199,7 +199,7 @@ KNOWN_ATTEMPT = Statement(
 def replay_attempt(
     connection: Connection, queue: str, attempt_id: str, *, now: int
 ) -> list[MessageRow] | None:
-    """Return the messages that the attempt got and still holds, or None if it is not known."""
+    """Return the messages that the attempt still holds, or None if there was no such attempt."""
     known = KNOWN_ATTEMPT.all(connection, queue=queue, attempt_id=attempt_id, now=now)
     if not known:
         return None
@@ -220,7 +220,7 @@ REMEMBER_ATTEMPT = Statement(
 def remember_attempt(
     connection: Connection, queue: str, attempt_id: str, rows: Sequence[MessageRow], *, now: int
 ) -> None:
-    """Note what the attempt has been given."""
+    """Record the leases of the attempt."""
     REMEMBER_ATTEMPT.run(
         connection,
         queue=queue,
@@ -239,8 +239,3 @@ PRUNE_ATTEMPTS = Statement(
                                     LIMIT %(limit)s)
     """,
 )
-
-
-def prune_attempts(connection: Connection, *, now: int, limit: int) -> int:
-    """Forget at most `limit` attempts that are over."""
-    return PRUNE_ATTEMPTS.run(connection, now=now, limit=limit)

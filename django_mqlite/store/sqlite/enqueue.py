@@ -86,11 +86,6 @@ PRUNE_KEYS = Statement(
 )
 
 
-def prune_keys(connection: Connection, *, now: int, limit: int) -> int:
-    """Forget at most `limit` keys whose window is over."""
-    return PRUNE_KEYS.run(connection, now=now, limit=limit)
-
-
 class Stored(NamedTuple):
     """A stored message. `line` is None if the message is not part of a group."""
 

@@ -1,45 +1,45 @@
-"""End leases without a settle, activate due messages, and end those whose time to live is over."""
+"""End leases without a settle: those that expired, those of a dead worker, and single ones."""
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...types import Lease
 from .base import Connection, Statement, encode_leases
-from .settle import MAX_ERRORS
+from .settle import APPEND_ERROR
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
-    """A message that time has moved on, and where to."""
+class Released(NamedTuple):
+    """A message whose lease or time to live has ended, and its new state."""
 
     queue: str
-    message_id: int
+    id: int
+    message_id: str | None
     state: str
     delivery_count: int
     content_type: str | None
     subject: str | None
 
 
+RELEASED_COLUMNS = ", ".join(Released._fields)
+"""The columns that a statement which ends leases or messages returns."""
+
+
 def released_rows(rows: Iterable[tuple[Any, ...]]) -> list[Released]:
-    """Return the rows of a statement that ends leases as `Released` values."""
-    names = ("queue", "message_id", "state", "delivery_count", "content_type", "subject")
-    return [Released(**dict(zip(names, row, strict=True))) for row in rows]
+    """Return rows of RELEASED_COLUMNS as `Released` values."""
+    return list(map(Released._make, rows))
 
 
-# Written once: what every statement that ends a lease without a settle does. The delivery was
-# counted when it was claimed, so a message whose worker dies each time still reaches its limit. The
-# statement that joins this text defines `spent` (no delivery is left) for the row `m`.
-END_LEASE = """
+# Shared by every statement that ends a lease without a settle. The delivery was counted when it was
+# claimed, so a message whose worker dies each time still reaches its limit. A statement that uses
+# this text defines `spent` (True if no delivery is left) for the row `m`.
+END_LEASE = (
+    """
        SET state = CASE WHEN spent THEN 'dead_lettered' ELSE 'active' END,
            finished_at = CASE WHEN spent THEN %(now)s ELSE 0 END,
            dead_letter_reason = CASE WHEN spent THEN 'MaxDeliveryCountExceeded' END,
-           errors = json_insert(
-               CASE WHEN json_array_length(m.errors) >= %(max_errors)s
-                    THEN json_remove(m.errors, '$[0]')
-                    ELSE coalesce(m.errors, '[]') END, '$[#]',
-               json_object(
+           errors = """
+    + APPEND_ERROR
+    + """ json_object(
                    'class', %(error_class)s,
                    'message', %(reason)s,
                    'delivery', m.delivery_count,
@@ -47,6 +47,7 @@ END_LEASE = """
                    'started_at', m.locked_at,
                    'failed_at', %(now)s)),
            lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0"""
+)
 
 # Served by mqlite_messages_locked (queue, locked_until) WHERE state = 'locked', one seek per queue.
 # CROSS JOIN keeps the queues outside: inside, the planner would walk every lease there is.
@@ -67,26 +68,25 @@ RELEASE_EXPIRED = Statement(
              WHERE e.state = 'locked' AND e.locked_until <= %(now)s
              LIMIT %(limit)s)
      WHERE m.id = bounded AND m.state = 'locked' AND m.locked_until <= %(now)s
-    RETURNING queue, id, state, delivery_count, content_type, subject
-    """,
+    RETURNING """
+    + RELEASED_COLUMNS,
 )
 
 
 def release_expired(connection: Connection, *, now: int, limit: int) -> list[Released]:
-    """Make at most `limit` messages whose lease ran out claimable again, or dead letters."""
+    """Return at most `limit` expired leases to their queues, or dead-letter spent messages."""
     rows = RELEASE_EXPIRED.all(
         connection,
         now=now,
         limit=limit,
         error_class="django_mqlite.exceptions.LeaseExpired",
         reason="the worker neither settled nor renewed in time",
-        max_errors=MAX_ERRORS,
     )
     return released_rows(rows)
 
 
-# The same rule for the leases of one worker that is known to be gone: waiting for them to run out
-# would only cost time. Few messages are locked at once, so the worker's name needs no index.
+# A worker that is known to be dead cannot settle, so its leases end before they expire. Few
+# messages are locked at the same time, so the worker's name needs no index.
 RELEASE_WORKER = Statement(
     """
     UPDATE mqlite_messages AS m NOT INDEXED
@@ -105,15 +105,15 @@ RELEASE_WORKER = Statement(
              WHERE e.state = 'locked' AND e.locked_by = %(worker)s
              LIMIT %(limit)s)
      WHERE m.id = bounded AND m.state = 'locked' AND m.locked_by = %(worker)s
-    RETURNING queue, id, state, delivery_count, content_type, subject
-    """,
+    RETURNING """
+    + RELEASED_COLUMNS,
 )
 
 
 def release_worker(
     connection: Connection, worker: str, *, reason: str, now: int, limit: int
 ) -> list[Released]:
-    """Make at most `limit` messages that `worker` holds claimable again, or dead letters."""
+    """Return at most `limit` messages of `worker` to their queues, or dead-letter spent ones."""
     rows = RELEASE_WORKER.all(
         connection,
         worker=worker,
@@ -121,120 +121,13 @@ def release_worker(
         reason=reason,
         now=now,
         limit=limit,
-        max_errors=MAX_ERRORS,
     )
     return released_rows(rows)
-
-
-# Served by mqlite_messages_scheduled (queue, visible_at) WHERE state = 'scheduled', like above.
-ACTIVATE_DUE = Statement(
-    """
-    UPDATE mqlite_messages NOT INDEXED
-       SET state = 'active'
-     WHERE id IN (SELECT m.id
-                    FROM mqlite_queues AS q
-                   CROSS JOIN mqlite_messages AS m ON m.queue = q.name
-                   WHERE m.state = 'scheduled' AND m.visible_at <= %(now)s
-                   LIMIT %(limit)s)
-       AND state = 'scheduled' AND visible_at <= %(now)s
-    """,
-)
-
-
-def activate_due(connection: Connection, *, now: int, limit: int) -> int:
-    """Make at most `limit` scheduled messages claimable whose time has come."""
-    return ACTIVATE_DUE.run(connection, now=now, limit=limit)
-
-
-# Served by mqlite_messages_expiring (expires_at). A live lease is left to end first.
-EXPIRED = Statement(
-    """
-    SELECT m.id, q.dead_letter_on_expire
-      FROM mqlite_messages AS m
-      JOIN mqlite_queues AS q ON q.name = m.queue
-     WHERE m.expires_at > 0 AND m.expires_at <= %(now)s
-       AND m.state IN ('active', 'deferred', 'scheduled')
-     LIMIT %(limit)s
-    """,
-)
-
-
-def expired(connection: Connection, *, now: int, limit: int) -> tuple[list[int], list[int]]:
-    """At most `limit` messages whose time to live is over: ids to bury, and ids to discard."""
-    rows = EXPIRED.all(connection, now=now, limit=limit)
-    bury = [id for id, dead_letter in rows if dead_letter]
-    discard = [id for id, dead_letter in rows if not dead_letter]
-    return bury, discard
-
-
-BURY_EXPIRED = Statement(
-    """
-    UPDATE mqlite_messages NOT INDEXED
-       SET state = 'dead_lettered', blocked = 0, finished_at = %(now)s,
-           dead_letter_reason = 'TTLExpired',
-           dead_letter_description = 'its time to live was over before it was handled'
-     WHERE id IN (SELECT value FROM json_each(%(ids)s))
-       AND expires_at > 0 AND expires_at <= %(now)s
-       AND state IN ('active', 'deferred', 'scheduled')
-    RETURNING queue, id, state, delivery_count, content_type, subject
-    """,
-)
-
-
-def bury_expired(connection: Connection, ids: Sequence[int], *, now: int) -> list[Released]:
-    """Make dead letters of these, as far as their time to live is still over."""
-    rows = BURY_EXPIRED.all(connection, ids=json.dumps(list(ids)), now=now)
-    return released_rows(rows)
-
-
-DISCARD_EXPIRED = Statement(
-    """
-    DELETE FROM mqlite_messages NOT INDEXED
-     WHERE id IN (SELECT value FROM json_each(%(ids)s))
-       AND expires_at > 0 AND expires_at <= %(now)s
-       AND state IN ('active', 'deferred', 'scheduled')
-    """,
-)
-
-
-def discard_expired(connection: Connection, ids: Sequence[int], *, now: int) -> int:
-    """Delete these, as far as their time to live is still over; how many there were."""
-    return DISCARD_EXPIRED.run(connection, ids=json.dumps(list(ids)), now=now)
-
-
-# Two seeks per queue and one for the times to live. A read: an idle reaper takes no write lock.
-# What no sweep can move, because its queue is missing, is not due either.
-NEXT_EVENT = Statement(
-    """
-    SELECT min(at) FROM (
-        SELECT (SELECT min(locked_until) FROM mqlite_messages
-                 WHERE queue = name AND state = 'locked') AS at FROM mqlite_queues
-        UNION ALL
-        SELECT (SELECT min(visible_at) FROM mqlite_messages
-                 WHERE queue = name AND state = 'scheduled') FROM mqlite_queues
-        UNION ALL
-        SELECT (SELECT min(expires_at) FROM mqlite_messages AS m
-                 WHERE expires_at > 0 AND state IN ('active', 'deferred', 'scheduled')
-                   AND EXISTS (SELECT 1 FROM mqlite_queues WHERE name = m.queue)))
-    """,
-)
-
-
-def next_event(connection: Connection) -> int | None:
-    """Return when the next lease expires, schedule is due or time to live ends, or None."""
-    row = NEXT_EVENT.one(connection)
-    return row[0] if row else None
 
 
 HELD_TOKEN = Statement(
     "SELECT lock_token FROM mqlite_messages WHERE id = %(id)s AND state = 'locked'",
 )
-
-
-def held_token(connection: Connection, id: int) -> str | None:
-    """The token of the lease that the message is under; None if it is under none."""
-    row = HELD_TOKEN.one(connection, id=id)
-    return row[0] if row else None
 
 
 RELEASE_LEASE = Statement(
@@ -253,15 +146,15 @@ RELEASE_LEASE = Statement(
               FROM mqlite_messages JOIN mqlite_queues ON name = queue
              WHERE id = %(id)s)
      WHERE m.id = bounded AND m.lock_token = %(lock_token)s AND m.state = 'locked'
-    RETURNING queue, id, state, delivery_count, content_type, subject
-    """,
+    RETURNING """
+    + RELEASED_COLUMNS,
 )
 
 
 def release_lease(
     connection: Connection, id: int, lock_token: str, *, reason: str, now: int
 ) -> list[Released]:
-    """Give the message back, or to the dead letters at its bound; [] if the lease is another."""
+    """Return the message to its queue, or dead-letter it if spent; [] if the lease has ended."""
     rows = RELEASE_LEASE.all(
         connection,
         id=id,
@@ -269,7 +162,6 @@ def release_lease(
         error_class="django_mqlite.exceptions.LeaseReleased",
         reason=reason,
         now=now,
-        max_errors=MAX_ERRORS,
     )
     return released_rows(rows)
 
@@ -277,9 +169,13 @@ def release_lease(
 MAX_UNCOUNTED_INTERRUPTIONS = 10
 """Further interruptions of a message count as deliveries."""
 
-# The claim has counted the delivery, and it is taken back here: a worker that has to stop is not
-# the fault of the message. The limit is for a message that makes its worker stop each time. What is
-# returned is the number that the delivery had.
+INTERRUPTED_COLUMNS = RELEASED_COLUMNS.replace(
+    "delivery_count", "delivery_count + (interruptions <= %(max_uncounted)s)"
+)
+
+# The claim counted the delivery, and this statement takes the count back: a worker that has to stop
+# is not the fault of the message. The limit is for a message that makes its worker stop each time.
+# The statement returns the number that the delivery had.
 INTERRUPT = Statement(
     """
     UPDATE mqlite_messages AS m NOT INDEXED
@@ -304,16 +200,15 @@ INTERRUPT = Statement(
               JOIN mqlite_queues AS q ON q.name = e.queue)
      WHERE m.id = interrupted AND m.lock_token = token AND m.queue = of_queue
        AND m.state = 'locked' AND m.locked_until > %(now)s
-    RETURNING queue, id, state, delivery_count + (interruptions <= %(max_uncounted)s),
-              content_type, subject
-    """,
+    RETURNING """
+    + INTERRUPTED_COLUMNS,
 )
 
 
 def interrupt(
     connection: Connection, leases: Sequence[Lease], *, reason: str, now: int
 ) -> list[Released]:
-    """Give these messages back without counting the delivery; a lost lease changes nothing.
+    """Return the messages to their queues without counting the delivery; ignore lost leases.
 
     After MAX_UNCOUNTED_INTERRUPTIONS the delivery counts, and can be the last one.
     """
@@ -323,7 +218,6 @@ def interrupt(
         error_class="django_mqlite.exceptions.Interrupted",
         reason=reason,
         now=now,
-        max_errors=MAX_ERRORS,
         max_uncounted=MAX_UNCOUNTED_INTERRUPTIONS,
     )
     return released_rows(rows)

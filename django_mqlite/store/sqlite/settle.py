@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...timing import backoff_ms
-from ...types import Completion, Lease
+from ...types import Completion, Lease, State
 from .base import Connection, Statement, encode_leases
 
 RECEIPT_LIFE_MS = 30 * 60_000
-"""How long the identical request is still a success."""
+"""The time in which repeating the same settle succeeds again."""
 
 WRITE_RECEIPTS = Statement(
     """
@@ -26,7 +26,7 @@ WRITE_RECEIPTS = Statement(
 def write_receipts(
     connection: Connection, leases: Sequence[Lease], verb: str, arguments: str, *, now: int
 ) -> None:
-    """Remember that these leases were settled by `verb` with these effect-changing arguments."""
+    """Record that `verb` settled these leases with these arguments."""
     WRITE_RECEIPTS.run(
         connection,
         leases=encode_leases(leases),
@@ -36,7 +36,7 @@ def write_receipts(
     )
 
 
-# Judged by the time of this statement, whether or not the sweep has been there.
+# Expired receipts are ignored; the reaper deletes them later.
 REPLAYED = Statement(
     """
     SELECT r.queue, r.message, r.lock_token
@@ -54,7 +54,7 @@ REPLAYED = Statement(
 def replayed(
     connection: Connection, leases: Sequence[Lease], verb: str, arguments: str, *, now: int
 ) -> frozenset[Lease]:
-    """The leases that were settled by exactly this request before."""
+    """Return the leases that the same request settled before."""
     rows = REPLAYED.all(
         connection,
         leases=encode_leases(leases),
@@ -62,9 +62,7 @@ def replayed(
         arguments=arguments,
         now=now,
     )
-    return frozenset(
-        Lease(queue=queue, message_id=id, lock_token=token) for queue, id, token in rows
-    )
+    return frozenset(Lease(queue=queue, id=id, lock_token=token) for queue, id, token in rows)
 
 
 # Served by mqlite_receipts_expiry (expires_at).
@@ -79,23 +77,23 @@ PRUNE_RECEIPTS = Statement(
 )
 
 
-def prune_receipts(connection: Connection, *, now: int, limit: int) -> int:
-    """Forget at most `limit` receipts that are over."""
-    return PRUNE_RECEIPTS.run(connection, now=now, limit=limit)
-
-
 MAX_ERRORS = 20
 """A message remembers its last 20 failed deliveries."""
 
+APPEND_ERROR = f"""json_insert(
+               CASE WHEN json_array_length(m.errors) >= {MAX_ERRORS}
+                    THEN json_remove(m.errors, '$[0]')
+                    ELSE coalesce(m.errors, '[]') END, '$[#]',"""
+"""The beginning of an expression that appends an error to those of the row `m`."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """The result of a settle other than complete; empty for a repeated request."""
 
-    state: str = ""
+class SettleResult(NamedTuple):
+    """A message's new state; `repeated` is True if the same request was carried out before."""
+
+    state: str
     visible_at: int = 0
     dead_letter_reason: str | None = None
-    replayed: bool = False
+    repeated: bool = False
 
 
 # A single message is completed as a batch of one, so there is one statement to prove and one plan.
@@ -138,48 +136,39 @@ RETAIN = Statement(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
-    """The leases that were completed now, and those that had been by the same request."""
-
-    now: frozenset[Lease] = frozenset()
-    before: frozenset[Lease] = frozenset()
-
-
 def complete(
     connection: Connection, completions: Mapping[Lease, Completion], *, now: int
-) -> Completed:
-    """Delete the messages, or keep them where they or their queue say so, and write their receipts.
+) -> dict[Lease, SettleResult]:
+    """Delete or retain the messages, and write receipts; lost leases are not in the result.
 
-    Leases in neither set are lost; a stale one never stops the rest.
+    A lost lease never stops the others.
     """
-    # Rows come back by id, so two leases of one message must not be asked about in one breath.
-    by_message = {lease.message_id: lease for lease in completions}
+    # The statements return ids, so a batch has at most one lease of a message.
+    by_message = {lease.id: lease for lease in completions}
     batch = list(by_message.values())
-    rivals = {
-        lease: completion
-        for lease, completion in completions.items()
-        if lease != by_message[lease.message_id]
-    }
+    others = {lease: c for lease, c in completions.items() if lease != by_message[lease.id]}
     encoded = _encoded(batch, completions)
-    done = {id for (id,) in COMPLETE.all(connection, leases=encoded, now=now)}
-    if len(done) < len(batch):
-        done |= {id for (id,) in RETAIN.all(connection, leases=encoded, now=now)}
-    settled = [lease for lease in batch if lease.message_id in done]
-    if settled:
-        write_receipts(connection, settled, "complete", "", now=now)
-    missed = [lease for lease in batch if lease.message_id not in done]
-    before = replayed(connection, missed, "complete", "", now=now) if missed else frozenset()
-    rest = complete(connection, rivals, now=now) if rivals else Completed()
-    return Completed(now=rest.now.union(settled), before=rest.before | before)
+    completed_ids = {id for (id,) in COMPLETE.all(connection, leases=encoded, now=now)}
+    if len(completed_ids) < len(batch):
+        completed_ids |= {id for (id,) in RETAIN.all(connection, leases=encoded, now=now)}
+    completed = [lease for lease in batch if lease.id in completed_ids]
+    if completed:
+        write_receipts(connection, completed, "complete", "", now=now)
+    missed = [lease for lease in batch if lease.id not in completed_ids]
+    repeated = replayed(connection, missed, "complete", "", now=now) if missed else frozenset()
+    return {
+        **(complete(connection, others, now=now) if others else {}),
+        **dict.fromkeys(repeated, SettleResult(State.COMPLETED, repeated=True)),
+        **dict.fromkeys(completed, SettleResult(State.COMPLETED)),
+    }
 
 
 def _encoded(batch: Sequence[Lease], completions: Mapping[Lease, Completion]) -> str:
-    """The JSON array of [id, token, queue, retention, result] that the two statements read."""
+    """Return the JSON array of [id, token, queue, retention, result] for COMPLETE and RETAIN."""
     return json.dumps(
         [
             (
-                lease.message_id,
+                lease.id,
                 lease.lock_token,
                 lease.queue,
                 completions[lease].retain_ms,
@@ -198,8 +187,8 @@ BACKOFF = Statement(
     """,
 )
 
-# The bound is the message's own, else the queue's. A message that stays a head keeps its place in
-# its line while it waits.
+# The delivery limit is the message's own, or else the queue's. The head of a line keeps its place
+# while it waits.
 ABANDON = Statement(
     """
     UPDATE mqlite_messages AS m NOT INDEXED
@@ -214,10 +203,9 @@ ABANDON = Statement(
                CASE WHEN m.delivery_count >= bound
                     THEN coalesce(json_extract(%(error)s, '$.message'),
                                   'abandoned ' || m.delivery_count || ' times') END,
-           errors = CASE WHEN %(error)s IS NULL THEN m.errors ELSE json_insert(
-               CASE WHEN json_array_length(m.errors) >= %(max_errors)s
-                    THEN json_remove(m.errors, '$[0]')
-                    ELSE coalesce(m.errors, '[]') END, '$[#]', json(%(error)s)) END,
+           errors = CASE WHEN %(error)s IS NULL THEN m.errors ELSE """
+    + APPEND_ERROR
+    + """ json(%(error)s)) END,
            lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0
       FROM (SELECT id AS bounded,
                    coalesce(nullif(mqlite_messages.max_delivery_count, 0),
@@ -239,25 +227,24 @@ def abandon(
     delay: int | None,
     chance: float,
     error: str | None,
-) -> Ending | None:
-    """Give the message back: at once, after `delay` ms, or to the dead letters at its bound.
+) -> SettleResult | None:
+    """Return the message to its queue after `delay` ms, or dead-letter it at its delivery limit.
 
-    `delay` None means the queue's backoff, spread by `chance` in [0, 1). `error` is a JSON object
-    to remember. None if the lease is lost.
+    `delay` None means the queue's backoff, with jitter from `chance` in [0, 1). `error` is a JSON
+    object to append to the message's errors. Returns None if the lease is lost.
     """
     row = ABANDON.one(
         connection,
         now=now,
         delay=_backoff(connection, lease, chance) if delay is None else delay,
         error=error,
-        max_errors=MAX_ERRORS,
         **_fence(lease),
     )
-    return _ending(connection, lease, row, "abandon", json.dumps(delay), now=now)
+    return _result(connection, lease, row, "abandon", json.dumps(delay), now=now)
 
 
 def _backoff(connection: Connection, lease: Lease, chance: float) -> int:
-    row = BACKOFF.one(connection, id=lease.message_id)
+    row = BACKOFF.one(connection, id=lease.id)
     if row is None:
         return 0
     deliveries, base_ms, max_ms = row
@@ -266,13 +253,12 @@ def _backoff(connection: Connection, lease: Lease, chance: float) -> int:
 
 REJECT = Statement(
     """
-    UPDATE mqlite_messages
+    UPDATE mqlite_messages AS m
        SET state = 'dead_lettered', finished_at = %(now)s,
            dead_letter_reason = %(reason)s, dead_letter_description = %(description)s,
-           errors = CASE WHEN %(error)s IS NULL THEN errors ELSE json_insert(
-               CASE WHEN json_array_length(errors) >= %(max_errors)s
-                    THEN json_remove(errors, '$[0]')
-                    ELSE coalesce(errors, '[]') END, '$[#]', json(%(error)s)) END,
+           errors = CASE WHEN %(error)s IS NULL THEN errors ELSE """
+    + APPEND_ERROR
+    + """ json(%(error)s)) END,
            lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0
      WHERE id = %(id)s AND queue = %(queue)s AND lock_token = %(lock_token)s
        AND state = 'locked' AND locked_until > %(now)s
@@ -289,19 +275,18 @@ def reject(
     reason: str,
     description: str,
     error: str | None,
-) -> Ending | None:
-    """Dead-letter the message for `reason`; None if the lease is lost."""
+) -> SettleResult | None:
+    """Dead-letter the message for `reason`; return None if the lease is lost."""
     row = REJECT.one(
         connection,
         now=now,
         reason=reason,
         description=description,
         error=error,
-        max_errors=MAX_ERRORS,
         **_fence(lease),
     )
     arguments = json.dumps([reason, description])
-    return _ending(connection, lease, row, "reject", arguments, now=now)
+    return _result(connection, lease, row, "reject", arguments, now=now)
 
 
 DEFER = Statement(
@@ -316,17 +301,17 @@ DEFER = Statement(
 )
 
 
-def defer(connection: Connection, lease: Lease, *, now: int) -> Ending | None:
-    """Set the message aside until it is claimed by its id; None if the lease is lost."""
+def defer(connection: Connection, lease: Lease, *, now: int) -> SettleResult | None:
+    """Set the message aside until it is claimed by id; return None if the lease is lost."""
     row = DEFER.one(connection, now=now, **_fence(lease))
-    return _ending(connection, lease, row, "defer", "", now=now)
+    return _result(connection, lease, row, "defer", "", now=now)
 
 
 def _fence(lease: Lease) -> dict[str, object]:
-    return {"id": lease.message_id, "queue": lease.queue, "lock_token": lease.lock_token}
+    return {"id": lease.id, "queue": lease.queue, "lock_token": lease.lock_token}
 
 
-def _ending(
+def _result(
     connection: Connection,
     lease: Lease,
     row: tuple[str, int, str | None] | None,
@@ -334,13 +319,12 @@ def _ending(
     arguments: str,
     *,
     now: int,
-) -> Ending | None:
+) -> SettleResult | None:
     if row is None:
-        before = replayed(connection, [lease], verb, arguments, now=now)
-        return Ending(replayed=True) if before else None
+        repeated = replayed(connection, [lease], verb, arguments, now=now)
+        return SettleResult("", repeated=True) if repeated else None
     write_receipts(connection, [lease], verb, arguments, now=now)
-    state, visible_at, reason = row
-    return Ending(state=state, visible_at=visible_at, dead_letter_reason=reason)
+    return SettleResult(*row)
 
 
 # max(): a renewal never shortens a lease that was granted for longer.
@@ -368,9 +352,9 @@ def renew(
     lock_duration: int | None,
     at_least: int = 0,
 ) -> dict[Lease, int]:
-    """Count the leases afresh from `now`; the new deadline of each. Who is missing is lost.
+    """Renew the leases from `now`; return their new deadlines. Lost leases are not in the result.
 
-    An expired lease is never revived, even where nobody has claimed the message since.
+    An expired lease is never renewed, even if nobody has claimed the message since.
     """
     rows = RENEW.all(
         connection,
@@ -379,7 +363,4 @@ def renew(
         lock_duration=lock_duration,
         at_least=at_least,
     )
-    return {
-        Lease(queue=queue, message_id=id, lock_token=token): until
-        for queue, id, token, until in rows
-    }
+    return {Lease(queue=queue, id=id, lock_token=token): until for queue, id, token, until in rows}
