@@ -25,7 +25,7 @@ Check = Callable[..., list[CheckMessage]]
 
 
 def with_link(check: Check) -> Check:
-    """The check, with the place where there is more to read at the end of every hint."""
+    """Add a link to the documentation to the hints of a check."""
 
     @wraps(check)
     def linked(
@@ -37,7 +37,7 @@ def with_link(check: Check) -> Check:
 
 
 def linked_hints(messages: list[CheckMessage]) -> list[CheckMessage]:
-    """The messages, each with that place at the end of its hint."""
+    """Add a link to the documentation to the hint of each message."""
     for message in messages:
         message.hint = (
             f"{message.hint or ''} See django-mqlite's {PAGE}#{anchor(str(message.id))}.".strip()
@@ -46,18 +46,18 @@ def linked_hints(messages: list[CheckMessage]) -> list[CheckMessage]:
 
 
 def anchor(id: str) -> str:
-    """Of a heading that is the id, as Markdown renderers make it."""
+    """Return the anchor of the heading `id`, as Markdown renderers build it."""
     return id.lower().replace(".", "")
 
 
 OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
 
 WAITING_MODES = ("IMMEDIATE", "EXCLUSIVE")
-"""A transaction that begins so waits for its turn before it has read anything."""
+"""The modes in which a transaction waits for the write lock before it reads."""
 
 
 def queue_alias() -> str:
-    """The alias of the database the queue's tables are in."""
+    """Return the alias of the database that has the queue's tables."""
     from .models import Message  # noqa: PLC0415 - checks are imported before the models are ready
 
     return router.db_for_write(Message)
@@ -68,7 +68,7 @@ _checked: ContextVar[str | None] = ContextVar("mqlite_checked", default=None)
 
 @contextmanager
 def checking(alias: str) -> Iterator[None]:
-    """Have the checks look at this database, whatever the routers name."""
+    """Run the checks on this database instead of the routers' choice."""
     token = _checked.set(alias)
     try:
         yield
@@ -77,14 +77,14 @@ def checking(alias: str) -> Iterator[None]:
 
 
 def checked_alias() -> str:
-    """The alias of the database that the checks look at."""
+    """Return the alias of the database to check."""
     return _checked.get() or queue_alias()
 
 
 @register("mqlite")
 @with_link
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """MQLITE can be read."""
+    """Check that MQLITE is valid."""
     try:
         get_settings()
     except ImproperlyConfigured as error:
@@ -95,7 +95,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
 @register("mqlite")
 @with_link
 def check_handlers(**_: Any) -> list[CheckMessage]:
-    """The project's handlers can be imported; a warning, because `migrate` needs none of them."""
+    """Check that the handlers can be imported; a warning, because `migrate` does not need them."""
     if not is_readable():
         return []
     try:
@@ -104,8 +104,8 @@ def check_handlers(**_: Any) -> list[CheckMessage]:
         return [
             Warning(
                 str(error),
-                hint="No worker starts until it can. If the module is not about messages, name "
-                "those that are in MQLITE['HANDLERS'].",
+                hint="No worker can start until this is fixed. If the module has no handlers, list "
+                "the modules that have some in MQLITE['HANDLERS'].",
                 id="mqlite.W013",
             )
         ]
@@ -113,7 +113,7 @@ def check_handlers(**_: Any) -> list[CheckMessage]:
 
 
 def imported_handlers() -> Mapping[str, Handler]:
-    """None where check_handlers has something to say."""
+    """Return the handlers, or {} if check_handlers reports an error."""
     return {} if check_handlers() else get_handlers()
 
 
@@ -125,7 +125,7 @@ def is_readable() -> bool:
 @register("mqlite")
 @with_link
 def check_engine(**_: Any) -> list[CheckMessage]:
-    """The queue's database is SQLite, new enough, and its transactions begin IMMEDIATE."""
+    """Check for a recent SQLite and for IMMEDIATE transactions."""
     if not is_readable():
         return []
     connection: Any = connections[checked_alias()]
@@ -159,11 +159,11 @@ def _check_router() -> list[CheckMessage]:
 
 def _check_version(connection: Any) -> list[CheckMessage]:
     version = connection.Database.sqlite_version_info
-    said = ".".join(map(str, version))
+    text = ".".join(map(str, version))
     if version < OLDEST_SQLITE:
         return [
             Error(
-                f"SQLite {said} has no STRICT tables; 3.37 is the oldest that has.",
+                f"SQLite {text} has no STRICT tables: 3.37 or later is required.",
                 hint="Use a newer Python, or install django-mqlite[sqlite].",
                 id="mqlite.E003",
             )
@@ -171,9 +171,9 @@ def _check_version(connection: Any) -> list[CheckMessage]:
     if has_wal_reset_bug(version):
         return [
             Warning(
-                f"SQLite {said} has the WAL-reset bug: a checkpoint that races a write can corrupt "
-                "the file, very rarely.",
-                hint="Use SQLite 3.53 or later (or 3.51.3, 3.50.7, 3.44.6), or silence this.",
+                f"SQLite {text} has the WAL-reset bug: in rare cases, a checkpoint during a write "
+                "damages the file.",
+                hint="Use SQLite 3.53 or later (or 3.51.3, 3.50.7, 3.44.6), or silence this check.",
                 id="mqlite.W001",
             )
         ]
@@ -192,8 +192,8 @@ def _check_transaction_mode(connection: Any) -> list[CheckMessage]:
         return []
     return [
         Warning(
-            f"Transactions of database {connection.alias!r} begin {mode}: one that reads and then "
-            'writes fails with "database is locked" whenever another writer was faster.',
+            f"Transactions of database {connection.alias!r} begin as {mode}: one that reads and "
+            'then writes fails with "database is locked" if another writer was faster.',
             hint="Use the engine django_mqlite.sqlite3, or OPTIONS = sqlite_options().",
             id="mqlite.W002",
         )
@@ -203,7 +203,7 @@ def _check_transaction_mode(connection: Any) -> list[CheckMessage]:
 @register("mqlite", Tags.database)
 @with_link
 def check_database(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Check journal mode, schema and the handlers' queues, where the database may be asked."""
+    """Check journal mode, schema and the handlers' queues, if the database may be queried."""
     alias = checked_alias()
     connection = connections[alias]
     if not is_readable() or connection.vendor != "sqlite" or alias not in (databases or ()):
@@ -218,7 +218,7 @@ def check_database(databases: Sequence[str] | None = None, **_: Any) -> list[Che
         return [
             Error(
                 f"Database {alias!r} cannot be opened: {error}",
-                hint="Look at NAME in DATABASES, and whose the file and its directory are.",
+                hint="Check NAME in DATABASES, and the owner of the file and its directory.",
                 id="mqlite.E004",
             )
         ]
@@ -231,7 +231,7 @@ def _check_journal_mode(connection: Any) -> list[CheckMessage]:
         return []
     return [
         Warning(
-            f"Database {connection.alias!r} is in journal mode {mode}: readers stop the writer.",
+            f"Database {connection.alias!r} is in journal mode {mode}: readers block the writer.",
             hint="Use the engine django_mqlite.sqlite3, or OPTIONS = sqlite_options().",
             id="mqlite.W003",
         )
@@ -244,11 +244,10 @@ def _check_shape(connection: Any) -> list[CheckMessage]:
         return []
     return [
         Error(
-            f"The queue's tables in database {connection.alias!r} are not as their migrations "
-            f"created them: {'; '.join(differences)}.",
-            hint="Without them messages can be stored and never delivered. Restore a backup, or "
-            "create what is missing with the statements of `manage.py sqlmigrate django_mqlite "
-            "0001`.",
+            f"The queue's tables in database {connection.alias!r} differ from what their "
+            f"migrations created: {'; '.join(differences)}.",
+            hint="Messages may be stored and never delivered. Restore a backup, or create what is "
+            "missing with the statements of `manage.py sqlmigrate django_mqlite 0001`.",
             id="mqlite.E010",
         )
     ]
@@ -258,9 +257,9 @@ def _check_handlers(connection: Any) -> list[CheckMessage]:
     known = {*get_settings().queues, *queues_of_kinds(), *_existing_queues(connection)}
     return [
         Warning(
-            f"{handler.path} handles queue {queue!r}, which is not there and which "
-            f"MQLITE['QUEUES'] does not declare{suggestion(queue, known)}.",
-            hint="Declare it and run migrate, or create it with Queue.objects.create_queue().",
+            f"{handler.path} handles queue {queue!r}, which does not exist and is not in "
+            f"MQLITE['QUEUES']{suggestion(queue, known)}.",
+            hint="Declare the queue and run migrate, or call Queue.objects.create_queue().",
             id="mqlite.W004",
         )
         for queue, handler in imported_handlers().items()
@@ -269,7 +268,7 @@ def _check_handlers(connection: Any) -> list[CheckMessage]:
 
 
 def _existing_queues(connection: Any) -> list[str]:
-    """None are there before the first migrate."""
+    """Return the queues of the database; there are none before the first migrate."""
     if "mqlite_queues" not in connection.introspection.table_names():
         return []
     return store.queues.queue_names(connection)

@@ -16,9 +16,9 @@ from .types import OrderingMode, QueueConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The MQLITE setting, checked. `database` None follows the routers; -1 is no bound.
+    """The validated MQLITE setting. `database` None means the routers' choice; -1 means no limit.
 
-    `handlers` None is the `handlers` module of each installed app.
+    `handlers` None means the `handlers` module of each installed app.
     """
 
     queues: Mapping[str, QueueConfig] = field(default_factory=dict)
@@ -31,14 +31,14 @@ class Settings:
 
 
 def get_settings() -> Settings:
-    """The MQLITE setting; ImproperlyConfigured with the reason and the way out if it is wrong."""
+    """Return the MQLITE setting; raise ImproperlyConfigured if it is not valid."""
     return _read()
 
 
 @cache
 def _read() -> Settings:
     raw = getattr(settings, "MQLITE", {})
-    _only_known(raw, {"QUEUES", *SETTING_OPTIONS}, "MQLITE")
+    _check_names(raw, {"QUEUES", *SETTING_OPTIONS}, "MQLITE")
     values: dict[str, Any] = {}
     if "QUEUES" in raw:
         values["queues"] = _queues(raw["QUEUES"])
@@ -49,7 +49,7 @@ def _read() -> Settings:
 
 
 def _queues(raw: Any) -> dict[str, QueueConfig]:
-    _only_known(raw, raw, "MQLITE['QUEUES']")
+    _check_names(raw, raw, "MQLITE['QUEUES']")
     return {
         _queue_name(name): queue_config(options, f"MQLITE['QUEUES'][{name!r}]")
         for name, options in raw.items()
@@ -65,7 +65,7 @@ def _queue_name(name: Any) -> str:
 
 def _alias(value: Any, where: str) -> str | None:
     if value is not None and not (isinstance(value, str) and value):
-        raise ImproperlyConfigured(f"{where} is an alias of DATABASES, not {value!r}")
+        raise ImproperlyConfigured(f"{where} must be an alias of DATABASES, not {value!r}")
     return value
 
 
@@ -74,7 +74,7 @@ def _modules(value: Any, where: str) -> tuple[str, ...] | None:
         return None
     if not isinstance(value, list | tuple) or not all(map(_is_module_path, value)):
         raise ImproperlyConfigured(
-            f"{where} is a list of modules such as 'shop.handlers', or None for the "
+            f"{where} must be a list of modules such as 'shop.handlers', or None for the "
             f"`handlers` module of each installed app, not {value!r}"
         )
     return tuple(value)
@@ -85,13 +85,13 @@ def _is_module_path(value: Any) -> bool:
 
 
 def queue_config(options: Mapping[str, Any], where: str, *, kind: str = "queue") -> QueueConfig:
-    """The row of a queue declared with `options`, lengths of time in seconds or as timedelta."""
+    """Return the configuration of a queue; durations in `options` are seconds or timedeltas."""
     return QueueConfig(kind=kind, **queue_columns(options, where))
 
 
 def queue_columns(options: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The columns that `options` set; ImproperlyConfigured names the wrong one."""
-    _only_known(options, set(QUEUE_OPTIONS), where)
+    """Return the columns that `options` set; raise ImproperlyConfigured for an invalid option."""
+    _check_names(options, set(QUEUE_OPTIONS), where)
     columns: dict[str, Any] = {}
     for name, value in options.items():
         column, read = QUEUE_OPTIONS[name]
@@ -99,9 +99,9 @@ def queue_columns(options: Mapping[str, Any], where: str) -> dict[str, Any]:
     return columns
 
 
-def _only_known(raw: Any, known: Iterable[str], where: str) -> None:
+def _check_names(raw: Any, known: Iterable[str], where: str) -> None:
     if not isinstance(raw, Mapping):
-        raise ImproperlyConfigured(f"{where} is a dict, not {raw!r}")
+        raise ImproperlyConfigured(f"{where} must be a dict, not {raw!r}")
     for name in raw:
         if name not in known:
             raise ImproperlyConfigured(f"{where} has no option {name!r}{suggestion(name, known)}")
@@ -119,25 +119,25 @@ def _duration(least: int) -> Callable[[Any, str], int]:
 
 def _count(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
-        raise ImproperlyConfigured(f"{where} is a whole number of at least 1, not {value!r}")
+        raise ImproperlyConfigured(f"{where} must be an integer of at least 1, not {value!r}")
     return value
 
 
 def _bound(read: Callable[[Any, str], int]) -> Callable[[Any, str], int]:
-    """None says that there is no bound, -1 in the row; 0 there inherits the setting."""
+    """Return a reader for which None means no limit. The row stores -1; 0 means the setting's."""
     return lambda value, where: -1 if value is None else read(value, where)
 
 
 def _flag(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
-        raise ImproperlyConfigured(f"{where} is True or False, not {value!r}")
+        raise ImproperlyConfigured(f"{where} must be True or False, not {value!r}")
     return value
 
 
 def _ordering_mode(value: Any, where: str) -> str:
     modes = [mode.value for mode in OrderingMode]
     if value not in modes:
-        raise ImproperlyConfigured(f"{where} is one of {', '.join(modes)}, not {value!r}")
+        raise ImproperlyConfigured(f"{where} must be one of {', '.join(modes)}, not {value!r}")
     return str(value)
 
 
@@ -168,15 +168,17 @@ SETTING_OPTIONS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
 
 
 def sqlite_options(*, timeout: float = 5, synchronous: str = "FULL") -> dict[str, Any]:
-    """OPTIONS for `django.db.backends.sqlite3` under which the queue's promises hold.
+    """Return OPTIONS for `django.db.backends.sqlite3` with which the queue keeps its promises.
 
-    WAL, so that readers and the writer do not stop each other; IMMEDIATE transactions, so that
-    they wait their turn (`timeout` seconds) instead of failing; `synchronous="FULL"`, so that an
-    acknowledged commit survives a power loss. "NORMAL" is faster and may lose the last commits
-    when the power fails, never the file.
+    WAL lets readers and a writer work at the same time. IMMEDIATE transactions wait for the write
+    lock, up to `timeout` seconds, instead of failing. With `synchronous="FULL"` a committed
+    transaction survives a power failure; "NORMAL" is faster and can lose the last commits, but
+    never damages the file.
     """
     if synchronous not in ("FULL", "NORMAL", "EXTRA"):
-        raise ImproperlyConfigured(f"synchronous is FULL, NORMAL or EXTRA, not {synchronous!r}")
+        raise ImproperlyConfigured(
+            f"synchronous must be FULL, NORMAL or EXTRA, not {synchronous!r}"
+        )
     return {
         "transaction_mode": "IMMEDIATE",
         "timeout": timeout,
@@ -187,9 +189,9 @@ def sqlite_options(*, timeout: float = 5, synchronous: str = "FULL") -> dict[str
     }
 
 
-def _forget(*, setting: str, **_: Any) -> None:
+def _clear_cache(*, setting: str, **_: Any) -> None:
     if setting == "MQLITE":
         _read.cache_clear()
 
 
-setting_changed.connect(_forget, dispatch_uid="django_mqlite.conf")
+setting_changed.connect(_clear_cache, dispatch_uid="django_mqlite.conf")

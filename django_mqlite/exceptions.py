@@ -147,7 +147,7 @@ class TransactionRefused(MqliteError):
 
 
 class NoHandler(MqliteError):
-    """The queue is served, for tasks say, and this message is of a kind that nothing handles."""
+    """A worker claimed a message for which there is no handler."""
 
     def __init__(self, queue: str, content_type: str | None) -> None:
         self.queue = queue
@@ -159,13 +159,13 @@ class NoHandler(MqliteError):
 
 
 class NothingHasRun(MqliteError):
-    """A handler has returned a generator or a coroutine: code that waits to be run."""
+    """A handler returned a generator or a coroutine instead of running it."""
 
     def __init__(self, returned: object) -> None:
         kind = type(returned).__name__
         super().__init__(
-            f"the handler returned a {kind}, and nothing of its body has run. Do the work before "
-            "the handler returns: iterate over a generator, await a coroutine."
+            f"the handler returned a {kind} whose body has not run: iterate over a generator or "
+            "await a coroutine before the handler returns"
         )
 
 
@@ -182,21 +182,21 @@ class DeadLettered(MqliteError):
 
 
 class HandlerThreadDied(MqliteError):
-    """The handler's thread was ended by an exception that was raised from outside."""
+    """An exception from outside ended the thread of the handler."""
 
     def __init__(self) -> None:
-        super().__init__("the thread of the handler was killed from outside")
+        super().__init__("an exception from outside ended the thread of the handler")
 
 
 class TransactionLeftOpen(MqliteError):
-    """A handler has returned inside a transaction that it began itself; it was rolled back.
+    """A handler returned with an open transaction of its own, which was rolled back.
 
-    So what it wrote is gone, and the delivery has failed.
+    Its writes are lost, so the delivery has failed.
     """
 
     def __init__(self, aliases: Iterable[str]) -> None:
-        named = ", ".join(map(repr, aliases))
-        super().__init__(f"the handler left a transaction open on {named}; it was rolled back")
+        databases = ", ".join(map(repr, aliases))
+        super().__init__(f"the handler left a transaction open on {databases}: rolled back")
 
 
 class LeaseExpired(MqliteError):
@@ -216,21 +216,21 @@ class WorkerDied(MqliteError):
 
 
 class SchemaVersionMismatch(MqliteError):
-    """The tables in the file are of a newer release, one that this code is too old for."""
+    """The tables in the database belong to a newer release that this code cannot work with."""
 
     def __init__(self, found: str, expected: str) -> None:
         self.found = found
         self.expected = expected
         super().__init__(
-            f"The queue's tables are of schema {found}, this release knows {expected}. "
+            f"The queue's tables have schema {found}, and this release supports {expected}. "
             "Upgrade django-mqlite, or migrate back with the newer release first."
         )
 
 
 class Reject(Restorable):
-    """Raise it in a handler: this message can never succeed, dead-letter it now.
+    """Raise this in a handler to dead-letter a message that can never succeed.
 
-    `reason` is a short stable name to search for, `description` is for people.
+    `reason` is a short, stable name to search for; `description` is for people.
     """
 
     def __init__(self, reason: str, description: str = "") -> None:
@@ -240,14 +240,15 @@ class Reject(Restorable):
 
 
 class Retry(Restorable):
-    """Raise it in a handler: try again after `delay` (a timedelta or seconds), backoff or not.
+    """Raise this in a handler to try again after `delay` (a timedelta or seconds).
 
-    The delivery counts; at the queue's bound the message is dead-lettered all the same.
+    The delay replaces the queue's backoff. The delivery counts: at the delivery limit the message
+    becomes a dead letter.
     """
 
     def __init__(self, message: str = "", *, delay: timedelta | float = 0) -> None:
         self.delay = delay
-        super().__init__(message or "retry asked for")
+        super().__init__(message or "retry requested")
 
 
 MAX_TEXT = 1_000
@@ -267,21 +268,21 @@ class ErrorDetails:
 
 
 def failure(error: BaseException | str, **facts: Any) -> str:
-    """A JSON object: class path, message, traceback and `facts`, bounded in size."""
+    """Return a JSON object of class path, message, traceback and `facts`, of limited size."""
     return remembered(describe_error(error), **facts)
 
 
 def remembered(error: ErrorDetails, **facts: Any) -> str:
-    """The same of an error that was described before."""
+    """Return the same for an error that has been described."""
     texts = {"class": error.kind, "message": error.message, "traceback": error.traceback}
     return json.dumps(texts | facts)
 
 
 def describe_error(error: BaseException | str) -> ErrorDetails:
-    """Ask the error for its texts. That is foreign code: no transaction may be open.
+    """Return the texts of the error. Its `__str__` is foreign code: hold no transaction.
 
-    Never raises: a broken `__str__`, NUL, lone surrogates and ten megabytes of text are all part
-    of what failing code produces, and none of it may keep a message from being settled.
+    Never raises: a broken `__str__`, NUL, lone surrogates or ten megabytes of text must not keep a
+    message from being settled.
     """
     kind = name = trace = ""
     if is_error(error):
@@ -304,8 +305,8 @@ def _class_path(kind: type) -> str:
     return _exact(f"{kind.__module__}.{kind.__qualname__}")
 
 
-def said(error: Mapping[str, Any]) -> str:
-    """Class path and message of a failure that was remembered, as far as there are any."""
+def format_error(error: Mapping[str, Any]) -> str:
+    """Return the class path and message of a stored error, as far as it has them."""
     return ": ".join(str(error[key]) for key in ("class", "message") if error.get(key))
 
 
@@ -315,7 +316,7 @@ def is_interruption(error: Mapping[str, Any]) -> bool:
 
 
 def storable(text: object) -> str:
-    """`text` as SQLite stores it: no NUL, no lone surrogates, not endless."""
+    """Return text that SQLite can store: no NUL, no lone surrogates, of limited length."""
     return _clean(_start(text_of(text), MAX_TEXT))
 
 
@@ -325,7 +326,7 @@ def text_of(error: object) -> str:
 
 
 def _exact(text: str) -> str:
-    """The text as a plain `str`: `__str__` may return a subclass with methods of its own."""
+    """Return a plain `str`: `__str__` may return a subclass with its own methods."""
     return str.__str__(text)
 
 
@@ -351,7 +352,7 @@ def _broken(part: str) -> Callable[[BaseException], str]:
 
 
 def _clean(text: str) -> str:
-    """SQLite cuts text at NUL and stores no lone surrogate."""
+    """Escape NUL, at which SQLite cuts text, and lone surrogates, which it cannot store."""
     return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()
 
 
@@ -360,5 +361,5 @@ def _start(text: str, length: int) -> str:
 
 
 def _end(text: str, length: int) -> str:
-    """The last frames say where it happened."""
+    """Return the end, because the last frames name the place of the error."""
     return text if len(text) <= length else "… " + text[-length:]

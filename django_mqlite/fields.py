@@ -12,9 +12,9 @@ from .timing import MAX_DURATION_MS, epoch_ms, milliseconds, moment
 
 
 class DocumentField(models.JSONField):
-    """A JSON document that reads as its text where Python cannot parse it.
+    """A JSON document; its value is the text if Python cannot parse it.
 
-    SQLite takes documents that Python refuses, such as a number of 5,000 digits, and one of them
+    SQLite accepts documents that Python refuses, such as a number of 5,000 digits, and one of them
     must not make a whole list of rows unreadable.
     """
 
@@ -28,7 +28,7 @@ class DocumentField(models.JSONField):
 class EpochMillisecondsField(models.Field):  # type: ignore[type-arg]
     """INTEGER epoch milliseconds in the table, an aware UTC `datetime` (or None for 0) in Python.
 
-    Whatever USE_TZ says: a lease that shifts with a setting would be no lease.
+    USE_TZ has no effect, because a lease must not change with a setting.
     """
 
     description = "Epoch milliseconds"
@@ -49,7 +49,7 @@ class EpochMillisecondsField(models.Field):  # type: ignore[type-arg]
         try:
             return datetime.fromisoformat(value)
         except (TypeError, ValueError) as error:
-            raise ValidationError(f"{value!r} is not a time") from error
+            raise ValidationError(f"Invalid time {value!r}: use ISO 8601") from error
 
     def get_prep_value(self, value: Any) -> int:
         at = self.to_python(value)

@@ -1,4 +1,4 @@
-"""Times and lengths of time as people say them, in the language and time zone in use."""
+"""Format times and durations for people, in the active language and time zone."""
 
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
@@ -9,7 +9,7 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 def length(ms: int) -> str:
-    """14 s, 3 min 20 s, 5 h, 12 d 3 h: two units at most, and never more than it is."""
+    """Return a duration in at most two units, rounded down: 14 s, 3 min 20 s, 5 h, 12 d 3 h."""
     ms = abs(ms)
     if ms < MINUTE:
         return _("%(count)s s") % {"count": f"{ms / SECOND:.3g}"}
@@ -24,8 +24,8 @@ def length(ms: int) -> str:
 
 
 def time_of(ms: int, *, now: int) -> str:
-    """12:30:05 (in 14 s), 12:30:05 (9 s ago); with the date where that is not today's."""
+    """Return a time such as 12:30:05 (in 14 s), with the date if it is not today."""
     at, today = localtime(moment(ms) or EPOCH), localtime(moment(now) or EPOCH).date()
-    said = f"{at:%H:%M:%S}" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S}"
+    text = f"{at:%H:%M:%S}" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S}"
     template = _("%(time)s (in %(length)s)") if ms > now else _("%(time)s (%(length)s ago)")
-    return template % {"time": said, "length": length(ms - now)}
+    return template % {"time": text, "length": length(ms - now)}

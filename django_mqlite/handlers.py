@@ -42,30 +42,30 @@ class Handler:
     timeout_ms: int | None = None
     place: Place = field(default=Place("?", 0, None), compare=False, repr=False)
     is_async: bool = field(init=False)
-    """Whether it runs in the process's event loop instead of a thread; asked for each message."""
+    """True if the handler runs in the event loop instead of a thread. Stored for speed."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.function))
 
     @property
     def path(self) -> str:
-        """The dotted path of the function, for messages."""
+        """The dotted path of the function, for texts."""
         return f"{self.function.__module__}.{getattr(self.function, '__qualname__', '?')}"
 
     @property
     def is_generator(self) -> bool:
-        """Whether the handler is a generator function, so that a call would not run its body."""
+        """True if the handler is a generator function: calling it would not run its body."""
         of_class = type(self.function).__call__
         return is_generator_function(self.function) or is_generator_function(of_class)
 
 
 def is_generator_function(function: object) -> bool:
-    """Return whether it has a `yield` in its body, sync or async."""
+    """Return whether the function is a generator function, sync or async."""
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 def check_has_run(returned: object) -> None:
-    """Raise NothingHasRun for what a handler must not return: code that waits to be run."""
+    """Raise NothingHasRun if a handler returned a generator or an awaitable instead of a result."""
     if inspect.isawaitable(returned) or isinstance(returned, Generator | AsyncGenerator):
         raise NothingHasRun(returned)
 
@@ -76,27 +76,29 @@ _handlers: dict[str, Handler] = {}
 def handler(
     queue: str, *, atomic: bool = False, timeout: Duration | None = None
 ) -> Callable[[F], F]:
-    """Register the decorated function as the one that handles messages of `queue`.
+    """Register the decorated function as the handler of the messages of `queue`.
 
-    It is called with the Message. If it returns, the message is completed; if it raises Reject it
-    is dead-lettered, Retry makes it come back after that delay, anything else after the queue's
-    backoff, up to its `max_delivery_count`. Delivery is at least once: a handler whose worker dies
-    after the work and before the completion is run again.
+    It is called with the Message. If it returns, the message is completed. If it raises Reject, the
+    message becomes a dead letter; after Retry it is delivered again after the given delay, and
+    after any other exception with the queue's backoff, up to its `max_delivery_count`. Messages are
+    delivered at least once: if a worker dies after the work but before the completion, the handler
+    runs again.
 
     With `atomic=True` the handler and the completion are one transaction on the queue's database:
     its writes there happen exactly once, or not at all.
 
-    After `timeout` (a timedelta or seconds) its lease is no longer renewed: a coroutine is
-    cancelled, a process of `runworker --processes` killed, and a thread can only be told, through
+    After `timeout` (a timedelta or seconds) the lease is no longer renewed. A coroutine is
+    cancelled, a process of `runworker --processes` is killed, and a thread can check
     `message.lease.lost`.
 
-    An `async def` runs in the process's one event loop; it cannot be atomic. A function with a
-    `yield` is ImproperlyConfigured, because calling it runs nothing, and a delivery whose handler
-    returns a generator, or a coroutine out of an `async def`, has failed. A second, different
-    handler for a queue is ImproperlyConfigured.
+    An `async def` handler runs in the event loop of the process and cannot be atomic.
+
+    Raises ImproperlyConfigured for a generator function, because calling it runs nothing, and if
+    the queue has another handler. A delivery whose handler returns a generator or a coroutine
+    fails.
     """
     if not isinstance(queue, str):
-        raise ImproperlyConfigured(f"write @handler('queue-name'), not {queue!r}")
+        raise ImproperlyConfigured(f"write @handler('queue-name'), not @handler({queue!r})")
     timeout_ms = None
     if timeout is not None:
         timeout_ms = milliseconds(timeout, "timeout", least=1)
@@ -111,17 +113,19 @@ def handler(
         )
         if new.is_generator:
             raise ImproperlyConfigured(
-                f"{new.path} is a generator: its body would never run. A handler returns when its "
-                "work is done, so take the yield out."
+                f"{new.path} is a generator function: its body would never run. Remove the yield, "
+                "because a handler returns when its work is done."
             )
         if new.is_async and atomic:
-            raise ImproperlyConfigured(f"{new.path} is async, and Django has no async transactions")
+            raise ImproperlyConfigured(
+                f"{new.path} is async and cannot be atomic: Django has no async transactions"
+            )
         old = _handlers.get(queue)
         if old is not None and not _replaces(new, old):
             raise ImproperlyConfigured(
                 f"Queue {queue!r} has two handlers, {old.path} ({old.place}) and {new.path} "
-                f"({new.place}). To have several react to one event, publish it to a topic with a "
-                "subscription for each."
+                f"({new.place}). If several must handle the same event, publish it to a topic and "
+                "create a subscription for each."
             )
         _handlers[queue] = new
         return function
@@ -130,9 +134,9 @@ def handler(
 
 
 def _registering_place() -> Place:
-    """The line of the module that is being imported, whatever decorators stand in between.
+    """Return the line of the module that is being imported, below any other decorators.
 
-    Each import and each reload of a module gives it a spec of its own.
+    Each import and each reload of a module has its own spec.
     """
     caller: Any = inspect.currentframe().f_back.f_back  # type: ignore[union-attr]
     frame = caller
@@ -145,14 +149,14 @@ def _registering_place() -> Place:
 
 
 def _is_imported(module: Mapping[str, Any]) -> bool:
-    """Not so are the program itself and text that is executed: all later calls are beneath them."""
+    """Return False for the main program and executed text, which are below every later call."""
     return bool(module.get("__spec__")) and module.get("__name__") != "__main__"
 
 
 def _replaces(new: Handler, old: Handler) -> bool:
     """Return whether this is the old handler: the same function, or its module imported again.
 
-    The path alone does not tell: functions behind one decorator share the path of its wrapper.
+    The path is not enough: functions behind one decorator share the path of its wrapper.
     """
     if new.function is old.function:
         return True
@@ -174,7 +178,7 @@ def get_handlers() -> Mapping[str, Handler]:
 
 
 def modules_of_apps(name: str) -> list[str]:
-    """The modules of this name in the installed apps."""
+    """Return the modules of this name in the installed apps."""
     return [
         f"{app.name}.{name}"
         for app in apps.get_app_configs()
@@ -183,11 +187,11 @@ def modules_of_apps(name: str) -> list[str]:
 
 
 def import_modules(modules: Iterable[str]) -> None:
-    """Import them, or raise HandlersNotImported with the app, the file and the line."""
+    """Import the modules; raise HandlersNotImported with the app, the file and the line."""
     for module in modules:
         try:
             import_module(module)
-        except (Exception, SystemExit) as error:  # a module of that name may be a script
+        except (Exception, SystemExit) as error:  # a script may exit
             raise HandlersNotImported(_cause(module, error)) from error
 
 
@@ -200,7 +204,7 @@ def _cause(module: str, error: BaseException) -> str:
 
 
 def _failing_line(module: str, error: BaseException) -> str | None:
-    """The line of the module that failed; a syntax error in it has run none."""
+    """Return the line of the module that failed, or of its syntax error."""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if frame.f_globals.get("__name__") == module:
             return f"{frame.f_code.co_filename}, line {line}"
@@ -211,10 +215,10 @@ def _failing_line(module: str, error: BaseException) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """Messages that their content type tells how to handle, whatever their queue.
+    """A kind of messages, known by their content type, that any queue can have: tasks.
 
-    `queues` names those that are to be there for them and that a worker serves by default.
-    `handler_of` must not raise: what is wrong with a message is raised by its handler.
+    `queues` returns the queues that they need and that a worker serves by default. `handler_of`
+    must not raise: the handler that it returns raises what is wrong with a message.
     """
 
     content_type: str
@@ -227,12 +231,12 @@ _kinds: dict[str, Kind] = {}
 
 
 def register_kind(kind: Kind) -> None:
-    """Have messages of this content type handled so."""
+    """Register the kind for messages of its content type."""
     _kinds[kind.content_type] = kind
 
 
 def queues_of_kinds() -> set[str]:
-    """The queues that messages of some kind are enqueued to."""
+    """Return the queues that the registered kinds need."""
     return {queue for kind in _kinds.values() for queue in kind.queues()}
 
 
@@ -251,7 +255,7 @@ def _refuse(message: Any) -> None:
 
 
 def _raise_read_error(message: Any) -> None:
-    assert message.read_error is not None  # noqa: S101 - that is why it is called
+    assert message.read_error is not None  # noqa: S101 - the caller checked it
     raise message.read_error
 
 
@@ -270,19 +274,19 @@ def _outcome_of(error: BaseException | None) -> Outcome:
         case Reject():
             return _rejection(error)
         case Retry():
-            return Abandonment(delay_ms=_asked_delay(error))
+            return Abandonment(delay_ms=_requested_delay(error))
         case _:
             return Abandonment()
 
 
 def _rejection(error: Reject) -> Rejection:
-    """The reason of a subclass that sets none is its name."""
+    """Return the reason and the description; a subclass may set neither."""
     return Rejection(
         reason=call_guarded(lambda: error.reason, lambda broken: type(error).__name__),
         description=call_guarded(lambda: error.description, lambda broken: text_of(error)),
     )
 
 
-def _asked_delay(error: Retry) -> int | None:
+def _requested_delay(error: Retry) -> int | None:
     """Return the requested delay, or None (the queue's backoff) if it is not a valid duration."""
     return call_guarded(lambda: milliseconds(error.delay, "Retry(delay=…)"), lambda broken: None)

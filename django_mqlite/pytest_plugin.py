@@ -1,6 +1,6 @@
-"""Fixtures for pytest; the plugin is there as soon as this package is installed.
+"""Fixtures for pytest, which loads this plugin wherever the package is installed.
 
-Nothing of Django is imported before a fixture is asked for: pytest loads this for every project.
+Django is imported only when a fixture is used, because pytest loads the plugin for every project.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def mqlite_clock() -> "Iterator[FakeClock]":
-    """The queue's clock for the length of the test, standing still at the beginning of 2026."""
+    """A FakeClock for the test, stopped at the beginning of 2026."""
     from .testing.fake_clock import FakeClock  # noqa: PLC0415 - see above
 
     with FakeClock() as clock:

@@ -1,4 +1,4 @@
-"""The queue's tables in a database of their own."""
+"""A database router that keeps the queue's tables in their own database."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ APP_LABEL = "django_mqlite"
 
 
 class MqliteRouter:
-    """Put it in DATABASE_ROUTERS to keep the queue in MQLITE['DATABASE'].
+    """Keep the queue in MQLITE['DATABASE']. List the router in DATABASE_ROUTERS.
 
-    The price: an enqueue can no longer join the transaction of a row in another database.
+    An enqueue can then no longer join the transaction of a row in another database.
     """
 
     def db_for_read(self, model: Any, **hints: Any) -> str | None:
@@ -20,7 +20,7 @@ class MqliteRouter:
         return self.db_for_read(model, **hints)
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
-        wanted = get_settings().database
-        if app_label == APP_LABEL and wanted is not None:
-            return db == wanted
+        database = get_settings().database
+        if app_label == APP_LABEL and database is not None:
+            return db == database
         return None

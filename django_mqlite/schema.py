@@ -22,7 +22,7 @@ _known: set[tuple[str, str]] = set()
 def check_schema(connection: Any) -> None:
     """Raise SchemaVersionMismatch if the tables are too new for this code. Checked once per file.
 
-    Additions of a minor release do not change the file's number, and older tables are no error.
+    Additions of a minor release do not change the schema number, and older tables are accepted.
     """
     file = (connection.alias, str(connection.settings_dict["NAME"]))
     if file in _known:

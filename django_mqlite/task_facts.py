@@ -1,6 +1,6 @@
-"""A message that is a task, read as one: path, arguments, attempts, errors, result.
+"""The facts of a task's message: path, arguments, attempts, errors and result.
 
-For the tasks backend, which hands them on as the framework's TaskResult, and for the admin.
+Used by the tasks backend, which returns them as the framework's TaskResult, and by the admin.
 """
 
 import json
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from .models import Message
 
 FORGOTTEN = "?"
-"""In the place of a worker of which nothing is known any more."""
+"""Placeholder for a worker that is no longer known."""
 
 
 class NotATask(ValueError):
-    """The message is none, or its body is not what the tasks backend writes."""
+    """The message is not a task, or the tasks backend did not write its body."""
 
 
 class Status(StrEnum):
@@ -42,12 +42,12 @@ STATUSES: Mapping[str, Status] = {
     State.COMPLETED: Status.SUCCESSFUL,
     State.DEAD_LETTERED: Status.FAILED,
 }
-"""By the state of the message."""
+"""The status of a task by the state of its message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An attempt that failed, or why there was none."""
+    """A failed attempt, or the reason why there was no attempt."""
 
     exception_class_path: str
     message: str
@@ -89,15 +89,15 @@ class TaskFacts:
 
 
 def is_task(message: "Message") -> bool:
-    """Return whether the message is a task's."""
+    """Return whether the message is a task."""
     return message.content_type == TASK
 
 
 def task_facts(message: "Message") -> TaskFacts:
-    """The message read as a task. Raises NotATask."""
+    """Return the facts of a task's message. Raises NotATask."""
     call = _call(message)
     properties = message.properties or {}
-    run_after, options = _asked_for(message, properties)
+    run_after, options = _options(message, properties)
     failures = [_failure(error) for error in message.errors or []]
     starts = [failure.started_at for failure in failures if failure.started_at]
     if message.locked_at:
@@ -127,29 +127,29 @@ def _call(message: "Message") -> dict[str, Any]:
     try:
         call = decode(bytes(message.body), message.content_type)
     except (ValueError, RecursionError) as error:
-        raise NotATask(f"{message} has no body that a task has: {error}") from error
+        raise NotATask(f"The body of {message} is not that of a task: {error}") from error
     if not (
         is_task(message)
         and isinstance(call, dict)
         and isinstance(call.get("args"), list)
         and isinstance(call.get("kwargs"), dict)
     ):
-        raise NotATask(f"{message} is no task: it is of type {message.content_type}")
+        raise NotATask(f"{message} is not a task: its content type is {message.content_type}")
     return call
 
 
-def _asked_for(
+def _options(
     message: "Message", properties: Mapping[str, str]
 ) -> tuple[datetime | None, dict[str, Any]]:
-    """The time and the options; `visible_at` moves with every rest before the next attempt."""
+    """Return run_after and the options. `visible_at` is no substitute: a retry changes it."""
     at, written = properties.get("run_after"), properties.get("options", "{}")
     try:
         run_after = None if at is None else datetime.fromisoformat(at)
         options = json.loads(written)
     except ValueError as error:
-        raise NotATask(f"{message} has no properties that a task has: {error}") from error
+        raise NotATask(f"The properties of {message} are not those of a task: {error}") from error
     if not isinstance(options, dict):
-        raise NotATask(f"{message} has options that are no mapping")
+        raise NotATask(f"The options of {message} are not a mapping")
     return run_after, options
 
 
@@ -166,9 +166,9 @@ def _failure(error: Mapping[str, Any]) -> Failure:
 
 
 def _worker_ids(message: "Message", failures: Iterable[Failure]) -> list[str]:
-    """A worker for each attempt. A message remembers its last failures only: the rest is unknown.
+    """Return a worker for each attempt. A message remembers only its last failures.
 
-    The count of deliveries begins again with a redrive, the errors do not.
+    A redrive resets the delivery count but keeps the errors.
     """
     known = [failure.worker or FORGOTTEN for failure in failures]
     if message.state in (State.LOCKED, State.COMPLETED):
@@ -182,12 +182,12 @@ def _unattempted_end(message: "Message", failures: list[Failure]) -> list[Failur
         return []
     if failures and failures[-1].failed_at == message.finished_at:
         return []
-    said = f"{message.dead_letter_reason}: {message.dead_letter_description or ''}"
+    text = f"{message.dead_letter_reason}: {message.dead_letter_description or ''}"
     return [
         Failure(
             exception_class_path="django_mqlite.exceptions.DeadLettered",
-            message=said,
-            traceback=said,
+            message=text,
+            traceback=text,
             failed_at=message.finished_at,
         )
     ]

@@ -9,15 +9,15 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Anything that can tell the time in epoch milliseconds, UTC."""
+    """The interface of a clock."""
 
     def now_ms(self) -> int:
-        """Epoch milliseconds, UTC."""
+        """Return the time in epoch milliseconds, UTC."""
         ...
 
 
 class SystemClock:
-    """The machine's wall clock; leases must mean the same to every process, so no monotonic one."""
+    """The wall clock, because leases must have the same meaning in every process."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -27,18 +27,18 @@ _clock: Clock = SystemClock()
 
 
 def clock_in_use() -> Clock:
-    """The clock that tells the time now."""
+    """Return the clock in use."""
     return _clock
 
 
 def now_ms() -> int:
-    """Epoch milliseconds of the clock in use."""
+    """Return the time of the clock in use in epoch milliseconds."""
     return _clock.now_ms()
 
 
 @contextmanager
 def use_clock(clock: Clock) -> Iterator[Clock]:
-    """Tell the time by `clock` inside the block, in every thread of this process."""
+    """Use `clock` inside the block, in every thread of this process."""
     global _clock
     before, _clock = _clock, clock
     try:
@@ -57,8 +57,8 @@ FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 def moment(epoch_ms: int) -> datetime | None:
     """Return the aware UTC datetime of an epoch millisecond; None for 0, which means "never".
 
-    A time that a datetime cannot hold, which only another program can have written, is the first
-    or the last that it can: a row with such a time must remain readable.
+    A time outside the range of datetime, which only another program can have written, becomes the
+    first or the last datetime, so that a row with such a time remains readable.
     """
     if not epoch_ms:
         return None
@@ -69,15 +69,17 @@ def moment(epoch_ms: int) -> datetime | None:
 
 
 def iso(epoch_ms: int | None) -> str | None:
-    """The time as JSON has it; None for 0 and for none."""
+    """Return the time in ISO 8601, or None for 0 and None."""
     at = moment(epoch_ms or 0)
     return at.isoformat() if at else None
 
 
 def epoch_ms(at: datetime) -> int:
-    """The epoch millisecond of an aware datetime; a naive one is a ValueError, not a guess."""
+    """Return the epoch millisecond of an aware datetime; raise ValueError for a naive one."""
     if at.tzinfo is None:
-        raise ValueError(f"{at!r} has no time zone; pass an aware one, e.g. datetime.now(UTC)")
+        raise ValueError(
+            f"{at!r} has no time zone: pass an aware datetime, for example datetime.now(UTC)"
+        )
     return (at - EPOCH) // timedelta(milliseconds=1)
 
 
@@ -85,35 +87,35 @@ Duration = timedelta | int | float
 """A timedelta, or seconds."""
 
 MAX_DURATION_MS = 100 * 366 * 24 * 3_600_000
-"""A hundred years: beyond that a number is a mistake, and sums could leave the year 9999."""
+"""A hundred years: a longer duration is a mistake, and sums could exceed the year 9999."""
 
 MILLISECOND = timedelta(milliseconds=1)
 
 
 def milliseconds(value: Duration, name: str, *, least: int = 0) -> int:
-    """`value` in whole milliseconds, rounded up so that a tiny delay is not none.
+    """Return `value` in whole milliseconds, rounded up, so that a tiny delay does not become 0.
 
-    A float counts to the microsecond: 2.007 s are 2,007 ms, although the float is a little more.
+    Floats are rounded to the microsecond first: 2.007 s are 2,007 ms, although the float is larger.
 
     Raises TypeError for anything but a timedelta or a number, and ValueError for NaN, for less
     than `least` milliseconds and for more than a hundred years; both name the argument.
     """
     if isinstance(value, bool) or not isinstance(value, timedelta | int | float):
-        raise TypeError(f"{name} is a timedelta or a number of seconds, not {value!r}")
+        raise TypeError(f"{name} must be a timedelta or a number of seconds, not {value!r}")
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if not least / 1000 <= seconds <= MAX_DURATION_MS / 1000:  # NaN fails this as well
-        least_said = f"at least {least / 1000:g} s" if least else "not negative"
-        raise ValueError(f"{name} must be {least_said} and at most 100 years, not {value!r}")
+        minimum = f"at least {least / 1000:g} s" if least else "not negative"
+        raise ValueError(f"{name} must be {minimum} and at most 100 years, not {value!r}")
     length = value if isinstance(value, timedelta) else timedelta(seconds=value)
     return -(-length // MILLISECOND) or int(seconds > 0)
 
 
 def backoff_ms(delivery_count: int, *, base_ms: int, max_ms: int, chance: float) -> int:
-    """Exponential with equal jitter: half of `base · 2^(n-1)` for certain, the rest by chance.
+    """Return an exponential delay with equal jitter: half of `base · 2^(n-1)` plus a random half.
 
-    `delivery_count` counts from 1, `chance` is in [0, 1). Never above `max_ms`. The exponent is
-    clamped before it is used: 2**10_000 would be exact, slow and useless. Source of the idea:
-    "Exponential Backoff And Jitter", AWS Architecture Blog, 2015 (its "equal jitter").
+    `delivery_count` counts from 1, `chance` is in [0, 1). The result is never above `max_ms`. The
+    exponent is limited first, because 2**10_000 would be exact, slow and useless. Source:
+    "Exponential Backoff And Jitter", AWS Architecture Blog, 2015 ("equal jitter").
     """
     exponent = min(max(delivery_count, 1) - 1, 62)
     ceiling = min(base_ms * 2**exponent, max_ms)

@@ -13,7 +13,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from .. import message
-from ..exceptions import said
+from ..exceptions import format_error
 from ..timing import moment
 from ..types import MinuteTally, State
 
@@ -121,7 +121,9 @@ def _failed_delivery(error: Mapping[str, Any]) -> SafeString:
         "worker": error.get("worker") or gettext("unnamed worker"),
         "at": localize(localtime(failed_at)) if failed_at else "?",
     }
-    summary = format_html("<strong>{}</strong><br>{}", printable(said(error)), printable(facts))
+    summary = format_html(
+        "<strong>{}</strong><br>{}", printable(format_error(error)), printable(facts)
+    )
     if not error.get("traceback"):
         return summary
     traceback = printable(str(error["traceback"]))

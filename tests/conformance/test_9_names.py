@@ -110,7 +110,7 @@ def test_a_name_is_checked_when_it_is_given(clock, name):
     ]
 
     for create in creations:
-        with pytest.raises(ValueError, match="is no queue name"):
+        with pytest.raises(ValueError, match="Invalid queue name"):
             create()
 
     assert everything() == ([], [], [])
@@ -120,7 +120,7 @@ def test_a_name_is_checked_when_it_is_given(clock, name):
 def test_also_in_the_settings(settings, name):
     settings.MQLITE = {"QUEUES": {name: {}}}
 
-    with pytest.raises(ImproperlyConfigured, match="is no queue name"):
+    with pytest.raises(ImproperlyConfigured, match="Invalid queue name"):
         get_settings()
 
 

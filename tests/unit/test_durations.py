@@ -49,7 +49,7 @@ def test_a_tiny_length_is_a_millisecond_not_none(value):
     "value", [True, False, "5", None, b"five", [5], Decimal(5), Fraction(5), 1j, object()]
 )
 def test_what_is_no_length_of_time_is_a_type_error_that_names_the_argument(value):
-    with pytest.raises(TypeError, match="delay is a timedelta or a number of seconds"):
+    with pytest.raises(TypeError, match="delay must be a timedelta or a number of seconds"):
         milliseconds(value, "delay")
 
 

@@ -256,7 +256,7 @@ class OfAClass:
     ids=["sync", "async", "object", "partial"],
 )
 def test_a_generator_is_refused_because_its_body_would_never_run(function):
-    with pytest.raises(ImproperlyConfigured, match="generator: its body would never run"):
+    with pytest.raises(ImproperlyConfigured, match="generator function: its body would never run"):
         handler("orders")(function)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_mqlite.exceptions import is_interruption, said
+from django_mqlite.exceptions import format_error, is_interruption
 from django_mqlite.models import Message
 from django_mqlite.types import Explanation, State
 
@@ -89,7 +89,7 @@ def _pretty(value: Any) -> str:
 def _failure(error: Mapping[str, Any]) -> Iterator[str]:
     worker = error.get("worker") or "an unnamed worker"
     ended = "was interrupted" if is_interruption(error) else "failed"
-    head = f"delivery {error.get('delivery', '?')} {ended}, {worker}: {said(error)}"
+    head = f"delivery {error.get('delivery', '?')} {ended}, {worker}: {format_error(error)}"
     yield from _block(cell(head), str(error.get("traceback") or ""))
 
 

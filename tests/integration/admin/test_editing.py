@@ -147,7 +147,7 @@ def test_subscription_form_changes_only_the_filter(editor, db):
     [
         ("filter", "subject ==", "is not a valid CEL expression"),
         ("filter", "colour == 'red'", "uses colour"),
-        ("topic", "a b", "is no queue name"),
+        ("topic", "a b", "Invalid queue name"),
         ("subscription", "", "required"),
     ],
 )

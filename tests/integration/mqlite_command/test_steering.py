@@ -170,7 +170,7 @@ def test_a_queue_is_subscribed_to_a_topic(db):
         (("orders", "stock", "--filter", "subject ="), "not a valid CEL expression"),
         (("orders", "stock", "--filter", "colour == 1"), "uses colour"),
         (("orders", "jobs"), "taken by a queue"),
-        (("orders", "a b"), "no queue name"),
+        (("orders", "a b"), "Invalid queue name"),
     ],
 )
 def test_a_bad_subscription_leaves_nothing(queue, arguments, said):

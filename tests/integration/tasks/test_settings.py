@@ -278,7 +278,7 @@ def test_good_settings_have_nothing_to_be_said_about(use):
 
 @pytest.mark.parametrize(
     ("ttl", "why"),
-    [(-1, "must be not negative"), ("1d", "is a timedelta or a number of seconds")],
+    [(-1, "must be not negative"), ("1d", "must be a timedelta or a number of seconds")],
 )
 def test_a_result_ttl_that_is_none_is_an_error_with_its_place(use, ttl, why):
     backend = use(OPTIONS={"RESULT_TTL": ttl})
@@ -309,7 +309,7 @@ def test_a_name_that_no_queue_can_have_is_an_error(use, name):
 
     ((id, said),) = found()
 
-    assert (id, "is no queue name" in said) == ("mqlite.E006", True)
+    assert (id, "Invalid queue name" in said) == ("mqlite.E006", True)
 
 
 def test_a_window_that_outlives_the_results_is_a_warning(use, settings):
@@ -335,7 +335,7 @@ def test_a_handler_in_a_queue_that_only_tasks_declares_has_nothing_said_about_it
     said = [check.msg for check in run_checks(databases=["default"]) if check.id == "mqlite.W004"]
 
     (only,) = said
-    assert "builtins.print handles queue 'elsewhere', which is not there" in only
+    assert "builtins.print handles queue 'elsewhere', which does not exist" in only
 
 
 def test_unreadable_settings_are_the_other_checks_affair(use, settings):
