@@ -33,12 +33,12 @@ _DOCUMENTS = ("properties", "errors", "result")
 
 
 def from_rows(model: type[M], using: str, rows: Iterable[MessageRow]) -> list[M]:
-    """The rows as instances of `model`, without another query."""
+    """Return the rows as instances of `model`, without another query."""
     return _instances(model, using, map(_python_values, rows))
 
 
 def _parsed(document: str) -> Any:
-    """Return the document, or its text where Python cannot parse what SQLite has accepted."""
+    """Return the document, or its text if SQLite accepted it and Python cannot parse it."""
     try:
         return json.loads(document)
     except (ValueError, RecursionError):
@@ -56,36 +56,36 @@ def _python_values(row: MessageRow) -> dict[str, Any]:
     return values
 
 
-def _instances(model: type[M], using: str, each: Iterable[dict[str, Any]]) -> list[M]:
-    """Build the instances of model.from_db(), in a third of its time if nothing customizes it.
+def _instances(model: type[M], using: str, rows: Iterable[dict[str, Any]]) -> list[M]:
+    """Return what model.from_db() returns, in a third of its time unless it is customized.
 
-    Building the instances is the larger part of what a batch costs in Python.
+    Building the instances is the largest part of the cost of a batch in Python.
     """
     if _runs_foreign_code(model):
-        return [model.from_db(using, list(values), list(values.values())) for values in each]
-    return _plain_instances(model, using, each)
+        return [model.from_db(using, list(values), list(values.values())) for values in rows]
+    return _plain_instances(model, using, rows)
 
 
-def _plain_instances(model: type[M], using: str, each: Iterable[dict[str, Any]]) -> list[M]:
-    made = []
-    for values in each:
-        one = model.__new__(model)
-        one.__dict__ = values
-        one._state = state = ModelState()
+def _plain_instances(model: type[M], using: str, rows: Iterable[dict[str, Any]]) -> list[M]:
+    instances = []
+    for values in rows:
+        instance = model.__new__(model)
+        instance.__dict__ = values
+        instance._state = state = ModelState()
         state.adding = False
         state.db = using
-        made.append(one)
-    return made
+        instances.append(instance)
+    return instances
 
 
 def _runs_foreign_code(model: type[models.Model]) -> bool:
-    listened = pre_init.has_listeners(model) or post_init.has_listeners(model)
-    return listened or _builds_its_own(model)
+    has_listeners = pre_init.has_listeners(model) or post_init.has_listeners(model)
+    return has_listeners or _overrides_loading(model)
 
 
 @cache
-def _builds_its_own(model: type[models.Model]) -> bool:
-    """Return whether from_db() or __init__() is overridden, as in a project's proxy."""
+def _overrides_loading(model: type[models.Model]) -> bool:
+    """Return whether from_db() or __init__() is overridden, for example in a project's proxy."""
     from_db: Any = model.from_db
     return (
         from_db.__func__ is not models.Model.from_db.__func__  # type: ignore[attr-defined]
@@ -94,10 +94,10 @@ def _builds_its_own(model: type[models.Model]) -> bool:
 
 
 def from_claimed_rows(model: type[M], using: str, rows: Iterable[MessageRow]) -> list[M]:
-    """The same for rows that were claimed just now: the instances hold the leases.
+    """Return claimed rows as instances that hold their leases.
 
-    A lease is not read from the row again: refreshing an instance whose lease was lost must not
-    hand it the lease of whoever has the message now.
+    An instance never reads its lease from the row again: refreshing an instance whose lease was
+    lost must not give it the lease of the worker that has the message now.
     """
     messages = from_rows(model, using, rows)
     for message in messages:
@@ -106,22 +106,22 @@ def from_claimed_rows(model: type[M], using: str, rows: Iterable[MessageRow]) ->
 
 
 def from_worker_rows(model: type[M], using: str, rows: Iterable[MessageRow]) -> list[M]:
-    """The same where foreign code must not raise: the message is plain then, with a `read_error`.
+    """Return claimed rows as instances. If foreign code raises, the instance has a `read_error`.
 
-    The worker has the lease already, so that its delivery can fail of it.
+    The worker already has the lease, so the delivery fails with that error.
     """
     if not _runs_foreign_code(model):
         return from_claimed_rows(model, using, rows)
     return [
         call_guarded(
             lambda row=row: from_claimed_rows(model, using, [row])[0],  # type: ignore[misc]
-            partial(_unread, model, using, row),
+            partial(_with_read_error, model, using, row),
         )
         for row in rows
     ]
 
 
-def _unread(model: type[M], using: str, row: MessageRow, error: BaseException) -> M:
+def _with_read_error(model: type[M], using: str, row: MessageRow, error: BaseException) -> M:
     (message,) = _plain_instances(model, using, [_python_values(row)])
     message.claimed_token = row.lock_token  # type: ignore[attr-defined]
     message.read_error = error  # type: ignore[attr-defined]
@@ -129,13 +129,13 @@ def _unread(model: type[M], using: str, row: MessageRow, error: BaseException) -
 
 
 _UNSET = _python_values(MessageRow(id=0, queue="", state=""))
-"""What nothing has set yet in a new message."""
-# Decided by a trigger after the row is returned, so it is left deferred: read when asked for.
+"""The values of a new message's columns that nothing has set yet."""
+# A trigger sets it after the row is returned, so the attribute is deferred and read when used.
 del _UNSET["blocked"]
 
 
 def from_stored(model: type[M], using: str, new: NewMessage, stored: Stored, *, now: int) -> M:
-    """The instance of a message that was stored just now, from what is known, not read back."""
+    """Return the instance of a message that was just stored, without reading its row."""
     values = {
         **_UNSET,
         "id": stored.id,
@@ -160,7 +160,7 @@ def from_stored(model: type[M], using: str, new: NewMessage, stored: Stored, *, 
 
 
 def duplicate_of(model: type[M], using: str, original: int, new: NewMessage) -> M:
-    """The message that `new` repeats; what may have become of it is read when asked for."""
+    """Return the message that `new` repeats. Its other fields are read when they are used."""
     known = {"id": original, "queue": new.queue, "message_id": new.message_id, "body": new.body}
     message = model.from_db(using, tuple(known), list(known.values()))
     message.duplicate = True  # type: ignore[attr-defined]
@@ -168,14 +168,14 @@ def duplicate_of(model: type[M], using: str, original: int, new: NewMessage) -> 
 
 
 BATCH = 1_000
-"""Redrives and purges hold the write lock for so many rows at most."""
+"""The most rows that a redrive or a purge changes in one transaction."""
 
 
 class Verbs(models.Manager[M]):
-    """A manager whose verbs run on one database, and which reads from there as well.
+    """A manager whose verbs and queries use the same database.
 
-    The routers' database for reading may be a replica, in which what a verb has just written is
-    not yet there; `using()` chooses it nevertheless.
+    The routers' database for reading may be a replica that does not yet have what a verb has just
+    written. Use `using()` to read from it.
     """
 
     def get_queryset(self) -> models.QuerySet[M]:
@@ -185,18 +185,19 @@ class Verbs(models.Manager[M]):
 
     @property
     def database(self) -> str:
-        """The database the verbs run on: db_manager()'s, else the routers' for writing."""
+        """The alias of the database: that of db_manager(), or the routers' database for writing."""
         return self._db or router.db_for_write(self.model)
 
     @property
     def connection(self) -> Any:
-        """The caller's connection to that database, its schema known to be ours."""
+        """The caller's connection to that database, after checking its schema."""
         connection = connections[self.database]
         check_schema(connection)
         return connection
 
 
 def require_queue(connection: Any, queue: str) -> None:
+    """Raise QueueNotFound if there is no such queue."""
     if not store.claim.queue_exists(connection, queue):
         raise QueueNotFound(queue, store.queues.queue_names(connection))
 
@@ -209,5 +210,5 @@ def positive(value: int, name: str) -> None:
 
 
 def lock_ms(lock_duration: Duration | None) -> int | None:
-    """Milliseconds of a lease, or None for the queue's; ValueError, TypeError as they come."""
+    """Return the duration of a lease in milliseconds, or None for the queue's."""
     return None if lock_duration is None else milliseconds(lock_duration, "lock_duration", least=1)

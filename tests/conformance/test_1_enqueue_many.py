@@ -237,7 +237,7 @@ def test_a_refused_batch_leaves_the_callers_transaction_usable(clock, queue, gro
 @pytest.mark.rule("1.6")
 @pytest.mark.parametrize("one", ["abc", b"abc", {"a": 1}], ids=["str", "bytes", "dict"])
 def test_one_message_instead_of_many_is_refused(queue, one):
-    with pytest.raises(TypeError, match="items is a sequence of messages"):
+    with pytest.raises(TypeError, match="items must be a sequence of messages"):
         enqueue_many("jobs", one)
 
     assert not Message.objects.exists()

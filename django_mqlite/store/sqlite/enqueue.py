@@ -11,7 +11,7 @@ from ...types import NewMessage
 from .base import Connection, Statement
 from .queues import queue_names
 
-# A key whose window is over is as good as none.
+# Expired keys are ignored; the reaper deletes them later.
 KNOWN_KEY = Statement(
     """
     SELECT message, data_sha256 FROM mqlite_dedup
@@ -21,10 +21,10 @@ KNOWN_KEY = Statement(
 
 
 def original_of(connection: Connection, message: NewMessage, *, now: int) -> int | None:
-    """The id of the message this one repeats, or None for a new one.
+    """Return the id of the message that this one repeats, or None if it is new.
 
-    Raises DuplicateConflict where the key has been used with other data. The window outlives the
-    message, so the id may be of one that is long done.
+    The original may have been deleted, because the window outlives the message. Raises
+    DuplicateConflict if the key was used with other data.
     """
     row = KNOWN_KEY.one(connection, queue=message.queue, key=_key(message), now=now)
     if row is None:
@@ -49,7 +49,7 @@ REMEMBER_KEY = Statement(
 
 
 def remember_key(connection: Connection, message: NewMessage, id: int, *, now: int) -> None:
-    """Open the window of a message that has just been stored under `id`."""
+    """Start the deduplication window of a message that was stored as `id`."""
     REMEMBER_KEY.run(
         connection,
         queue=message.queue,
@@ -61,14 +61,14 @@ def remember_key(connection: Connection, message: NewMessage, id: int, *, now: i
 
 
 def _key(message: NewMessage) -> str:
-    """The prefix keeps a message id that looks like a hash apart from the hash."""
+    """Return the deduplication key. The prefix distinguishes a message id from a hash."""
     return f"id:{message.message_id}" if message.message_id else f"data:{_data_sha256(message)}"
 
 
 def _data_sha256(message: NewMessage) -> str:
-    """The hash of the body and its content type: 1 and "1" have the same bytes.
+    """Return the hash of the body and the content type, because 1 and "1" have the same bytes.
 
-    The function that a task calls is a part of the call, and stands in the subject.
+    For a task, the subject is included: it is the path of the function.
     """
     function = message.subject if message.content_type == TASK else None
     head = f"{message.content_type}\0{function or ''}\0"
@@ -95,16 +95,19 @@ class Stored(NamedTuple):
     expires_at: int
 
 
-# One statement where nothing needs a look first: the queue's row is found, asked for its rules and
-# its ceiling on the time to live, and the message stored. No row back means a rule said no.
-#
-# `blocked` starts at 1 in a line; the trigger mqlite_line_join lets the head pass.
-ENQUEUE = Statement(
-    """
+INSERT_MESSAGES = """
     INSERT INTO mqlite_messages (
         queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
         max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
-        content_type, properties, body)
+        content_type, properties, body)"""
+
+# One statement checks the queue's rules and stores the message. It returns no row if a rule refuses
+# the message, or if the deduplication window has to be checked first.
+#
+# `blocked` starts at 1 in a line; the trigger mqlite_line_join clears it for the head.
+ENQUEUE = Statement(
+    INSERT_MESSAGES
+    + """
     SELECT name,
            CASE WHEN %(visible_at)s > %(now)s THEN 'scheduled' ELSE 'active' END,
            %(priority)s,
@@ -130,9 +133,9 @@ ENQUEUE = Statement(
 def enqueue(
     connection: Connection, message: NewMessage, *, now: int, deduplicated: bool = False
 ) -> Stored | None:
-    """Store the message, or None where the queue's rules want a look first: ask needs_look().
+    """Store the message, or return None if the queue's rules refuse it: see check_rules().
 
-    `deduplicated` says that the queue's window has been asked already.
+    `deduplicated` is True if the deduplication window has been checked.
     """
     row = ENQUEUE.one(
         connection,
@@ -155,15 +158,11 @@ def enqueue(
     return Stored._make(row) if row else None
 
 
-# Many in one statement and one pass. The bodies travel as one BLOB and are cut out by offset,
-# because JSON cannot carry arbitrary bytes; ORDER BY keeps the ids in the order given. substr() of
-# an empty BLOB is NULL.
+# Stores a whole batch. The bodies are one BLOB, cut by offset, because JSON cannot carry arbitrary
+# bytes. ORDER BY assigns the ids in the order of the batch. substr() of an empty BLOB is NULL.
 ENQUEUE_MANY = Statement(
-    """
-    INSERT INTO mqlite_messages (
-        queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
-        max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
-        content_type, properties, body)
+    INSERT_MESSAGES
+    + """
     SELECT name,
            CASE WHEN visible_at > %(now)s THEN 'scheduled' ELSE 'active' END,
            priority,
@@ -206,10 +205,7 @@ ENQUEUE_MANY = Statement(
 def enqueue_many(
     connection: Connection, messages: Sequence[NewMessage], *, now: int
 ) -> list[Stored]:
-    """Store the messages of one queue, ids in the order given; fewer rows than messages: roll back.
-
-    That many passed the queue's rules; needs_look() says for the others what was wrong.
-    """
+    """Store messages of one queue, with ids in the order given. Call check_rules() first."""
     drafts, start = [], 1
     for message in messages:
         drafts.append(_encoded(message, start, now))
@@ -247,10 +243,10 @@ QUEUE_RULES = Statement(
 )
 
 
-def needs_look(connection: Connection, queue: str, messages: Sequence[NewMessage]) -> bool:
-    """Return whether the queue has a deduplication window to check before a message is stored.
+def check_rules(connection: Connection, queue: str, messages: Sequence[NewMessage]) -> bool:
+    """Return whether the queue has a deduplication window, which has to be checked first.
 
-    Raises QueueNotFound, GroupRequired or PriorityRefused where its rules refuse one of them.
+    Raises QueueNotFound, GroupRequired or PriorityRefused if the queue's rules refuse a message.
     """
     row = QUEUE_RULES.one(connection, queue=queue)
     if row is None:
