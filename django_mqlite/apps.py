@@ -28,35 +28,35 @@ class MqliteConfig(AppConfig):
         from .signals import connect_logging  # noqa: PLC0415 - nothing before the apps are ready
 
         connect_logging()
-        imported_backends()  # ours makes its queues and its messages known by that
+        imported_backends()  # importing ours registers its queues and its kind of message
         pre_migrate.connect(create_schema_without_migrations, sender=self)
         # flush sends post_migrate as well, so tests that truncate keep their queues.
         post_migrate.connect(sync_queues, sender=self)
 
 
 def imported_backends() -> dict[str, Any]:
-    """Import the backends named in TASKS, by alias.
+    """Import the backends in TASKS and return them by alias.
 
-    One that cannot be imported is the tasks framework's to complain of, when it is used. Ours says
-    what is to be installed.
+    A backend that cannot be imported is skipped: the tasks framework reports it when it is used.
+    Ours raises an error that names the package to install.
     """
     backends = {}
     for alias, options in getattr(settings, "TASKS", {}).items():
         path = str(options.get("BACKEND"))
         try:
             backends[alias] = import_string(path)
-        except Exception:  # whatever a module does that is being imported
+        except Exception:  # a module may raise anything when it is imported
             if path.startswith("django_mqlite."):
                 raise
     return backends
 
 
 def create_schema_without_migrations(*, using: str, **_: Any) -> None:
-    """Create the tables where the project has turned migrations off, in its tests say.
+    """Create the tables if the project has turned migrations off, for example in its tests.
 
-    Django would make them from the models: without defaults, triggers and partial indexes.
+    Django would create them from the models, without defaults, triggers and partial indexes.
     """
-    if not _has_migrations() and _is_to_have_tables(using):
+    if not _has_migrations() and _needs_tables(using):
         state = ProjectState()
         with connections[using].schema_editor() as editor:
             for migration in _own_migrations():
@@ -68,7 +68,7 @@ def _has_migrations() -> bool:
     return module is not None
 
 
-def _is_to_have_tables(using: str) -> bool:
+def _needs_tables(using: str) -> bool:
     from .models import Queue  # noqa: PLC0415 - the registry is ready only now
 
     connection = connections[using]
@@ -78,7 +78,7 @@ def _is_to_have_tables(using: str) -> bool:
 
 
 def _own_migrations() -> Iterator[Migration]:
-    """Yield the package's migrations in order, read past MIGRATION_MODULES."""
+    """Yield the package's migrations in order, whatever MIGRATION_MODULES says."""
     for name in sorted(module.name for module in iter_modules(migrations.__path__)):
         if not name.startswith("_"):
             module = import_module(f"{migrations.__name__}.{name}")
@@ -86,7 +86,7 @@ def _own_migrations() -> Iterator[Migration]:
 
 
 def sync_queues(*, using: str, **_: Any) -> None:
-    """Bring the queues declared in settings into a database that has their table."""
+    """Store the queues that settings declare, if the database has their table."""
     from .models import Queue  # noqa: PLC0415 - the registry is ready only now
 
     if Queue._meta.db_table in connections[using].introspection.table_names():

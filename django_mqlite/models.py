@@ -1,4 +1,4 @@
-"""The tables that people look at, as Django sees them. Rows change through verbs, not save()."""
+"""The models of the eight tables. Rows change through verbs, not save()."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -29,7 +29,7 @@ from .verbs.guarded import GuardedModel
 
 
 class Dedup(models.Model):
-    """A key that was seen within its queue's window."""
+    """A deduplication key of its queue's window."""
 
     pk = models.CompositePrimaryKey("queue", "key")
     queue = models.TextField()
@@ -46,7 +46,7 @@ class Dedup(models.Model):
 
 
 class SettlementReceipt(models.Model):
-    """The proof that a lease was settled in this way."""
+    """The record of a settled lease, which makes repeating the settle safe."""
 
     pk = models.CompositePrimaryKey("message", "lock_token")
     message = models.BigIntegerField()
@@ -64,7 +64,7 @@ class SettlementReceipt(models.Model):
 
 
 class ReceiveAttempt(models.Model):
-    """The leases that a claim with an attempt id was given."""
+    """The leases that a claim with an attempt id received."""
 
     pk = models.CompositePrimaryKey("queue", "attempt_id")
     queue = models.TextField()
@@ -125,7 +125,7 @@ __all__ = [
 
 
 class Queue(GuardedModel):
-    """A queue's configuration, one row."""
+    """A queue and its configuration."""
 
     class Kind(models.TextChoices):
         QUEUE = "queue", _("queue")
@@ -192,7 +192,7 @@ class Queue(GuardedModel):
 
 
 class Message(GuardedModel):
-    """A message, whatever its state, with its lease inside it while it has one."""
+    """A message in any state, and its lease while it is locked."""
 
     id = models.BigAutoField(primary_key=True)
     queue = models.TextField(_("queue"))
@@ -245,40 +245,40 @@ class Message(GuardedModel):
         return f"#{self.pk} of {self.queue}"
 
     claimed_token: str | None = None
-    """The lock token this instance was claimed with; one that was only read holds no lease."""
+    """The lock token that this instance was claimed with; None if it was only read."""
 
     lease_lost = False
-    """Set by the worker's lease keeper; read it as `message.lease.lost`."""
+    """Set by the worker's lease renewer; read it as `message.lease.lost`."""
 
     read_error: BaseException | None = None
-    """What the project's own `from_db()` or a receiver raised when a worker read the message."""
+    """The error of the project's `from_db()` or of a receiver when a worker read the message."""
 
     on_completed: Callable[[], object] | None = None
-    """Called once the completion of this delivery is committed; set by what runs it."""
+    """A callback after the completion of this delivery is committed."""
 
     duplicate = False
-    """Whether enqueue() has found the message in its queue's window instead of storing it."""
+    """True if enqueue() found the message in its queue's window instead of storing it."""
 
     @property
     def idempotency_key(self) -> str:
-        """The key to give to services that you call: one for each message, and never another's.
+        """A unique key of the message, to pass to services that the handler calls.
 
-        The same for every delivery and after a redrive in place. The id alone would not do: after
-        a restore from a backup it is given again, to another message.
+        It is the same for every delivery and after a redrive in place. The id alone is not enough:
+        after a restore from a backup, another message can get it.
         """
         return f"{self.pk}-{epoch_ms(self.enqueued_at)}"
 
     @property
     def data(self) -> Any:
-        """The body as its content type says: parsed JSON, text, or the bytes."""
+        """The body, decoded by its content type: parsed JSON, text, or bytes."""
         return message.decode(bytes(self.body), self.content_type)
 
     @property
     def lease(self) -> Lease | None:
-        """The lease this instance was claimed under; None for one that was only read.
+        """The lease that this instance was claimed under; None if it was only read.
 
-        A long handler looks at its `lost` at times: from then on nothing that it does to the
-        message will count.
+        A long handler should check `message.lease.lost` from time to time: once it is True, the
+        handler can no longer settle the message.
         """
         if self.claimed_token is None:
             return None
@@ -291,29 +291,30 @@ class Message(GuardedModel):
 
     @property
     def lease_fingerprint(self) -> str | None:
-        """The fingerprint of the lease that was read with the row, for release(); None without one.
+        """The fingerprint of the lease in the row, for release(); None if there is no lease.
 
-        It may be shown: unlike the lock token it settles nothing.
+        It may be shown to people: unlike the lock token, it cannot settle the message.
         """
         return None if self.lock_token is None else fingerprint(self.lock_token)
 
     def complete(self) -> None:
-        """The work is done: delete the message, or keep it as completed where its queue says so.
+        """Complete the message: delete it, or retain it if its queue has `retain_completed`.
 
         Inside `transaction.atomic()` the completion commits or rolls back with the caller's writes.
-        Completing again within 30 minutes is a success that changes nothing. Raises LockLost if
-        the lease is over, or was settled otherwise.
+        Repeating the call within 30 minutes succeeds and changes nothing. Raises LockLost if the
+        lease has ended or was settled in another way.
         """
         self._settle("complete", Completion())
 
     def abandon(
         self, *, delay: Duration | None = None, error: BaseException | str | None = None
     ) -> None:
-        """The delivery failed: give the message back, at its bound to the dead letters.
+        """Return the message to its queue; at its delivery limit, make it a dead letter.
 
-        After `delay` (timedelta or seconds; 0 is at once), by default after the queue's backoff.
-        `error` is remembered in `errors`. The same again within 30 minutes is a success that
-        changes nothing; with another delay it is LockLost, as it is where the lease is over.
+        It is delivered again after `delay` (timedelta or seconds; 0 means at once), by default
+        after the queue's backoff. `error` is appended to `errors`. Repeating the call within 30
+        minutes succeeds and changes nothing. Raises LockLost if the lease has ended, or if the
+        call is repeated with another delay.
         """
         delay_ms = None if delay is None else milliseconds(delay, "delay")
         self._settle("abandon", Abandonment(delay_ms=delay_ms), error)
@@ -321,20 +322,21 @@ class Message(GuardedModel):
     def reject(
         self, reason: str, description: str = "", *, error: BaseException | str | None = None
     ) -> None:
-        """The message can never succeed: dead-letter it for `reason`, a short name to search for.
+        """Make the message a dead letter, because it can never succeed.
 
-        The same again within 30 minutes is a success that changes nothing; anything else is
-        LockLost, as it is where the lease is over. An empty reason is a ValueError.
+        `reason` is a short name to search for, and `description` is for people. Repeating the call
+        within 30 minutes succeeds and changes nothing. Raises LockLost if the lease has ended, or
+        if the call is repeated with other arguments, and ValueError for an empty reason.
         """
         if not reason:
             raise ValueError("reject() needs a reason to search for")
         self._settle("reject", Rejection(reason=reason, description=description), error)
 
     def defer(self) -> None:
-        """Set the message aside: nobody is given it until claim_deferred() asks for its id.
+        """Set the message aside until claim_deferred() claims it by its id.
 
-        It keeps its place: the rest of its group waits. Deferring again within 30 minutes is a
-        success that changes nothing. Raises LockLost if the lease is over.
+        It keeps its place in its group, so the other messages of the group wait. Repeating the call
+        within 30 minutes succeeds and changes nothing. Raises LockLost if the lease has ended.
         """
         self._settle("defer", Deferral())
 
@@ -343,18 +345,18 @@ class Message(GuardedModel):
         return self._manager().explain(self.pk)
 
     def cancel(self) -> bool:
-        """Delete the message if it is scheduled and was never delivered; False otherwise.
+        """Delete the message if it is scheduled and was never delivered; otherwise return False.
 
-        So the second time it is False. A redriven dead letter that rests because of a rate is no
-        schedule to cancel either.
+        Repeating the call returns False. A redriven dead letter that waits because of a rate cannot
+        be cancelled either.
         """
         return self._manager().cancel(self.pk)
 
     def renew(self, lock_duration: Duration | None = None) -> None:
-        """Count the lease afresh from now, for `lock_duration` or the queue's.
+        """Renew the lease for `lock_duration` (timedelta or seconds), by default the queue's.
 
-        Never shortens it; renewing again counts from then. Raises LockLost if it is over: an
-        expired lease cannot be revived.
+        The duration starts now; a lease is never shortened. Raises LockLost if the lease has ended:
+        an expired lease cannot be renewed.
         """
         if not self._manager().renew_many([self], lock_duration)[0]:
             raise LockLost(self.queue, self.pk, "renew")
@@ -370,7 +372,7 @@ class Message(GuardedModel):
 
 
 class DeadLetter(Message):
-    """A message that failed for good; the same row, under a name of its own in the admin."""
+    """A message that failed for good: a proxy of Message with its own admin."""
 
     objects: ClassVar[DeadLetterManager["DeadLetter"]] = DeadLetterManager()  # type: ignore[assignment]
 
@@ -381,7 +383,7 @@ class DeadLetter(Message):
 
 
 class Subscription(GuardedModel):
-    """A topic's message is copied to the queue of the subscription's name if `filter` is true."""
+    """A subscription: its queue gets a copy of each message of `topic` that `filter` matches."""
 
     subscription = models.TextField(_("subscription"), primary_key=True)
     topic = models.TextField(_("topic"))
