@@ -305,6 +305,31 @@ def _class_path(kind: type) -> str:
     return _exact(f"{kind.__module__}.{kind.__qualname__}")
 
 
+KINDS = {
+    **dict.fromkeys(("class", "message", "traceback", "worker"), str),
+    **dict.fromkeys(("delivery", "started_at", "failed_at"), int),
+}
+
+
+def failures(errors: Any) -> list[Mapping[str, Any]]:
+    """Return the failures that the column `errors` holds, of whatever shape it is.
+
+    What another program has written in the place of a failure is the message of one; facts of the
+    wrong type are left out.
+    """
+    if errors is None:
+        return []
+    return [_failure(error) for error in (errors if isinstance(errors, list) else [errors])]
+
+
+def _failure(error: Any) -> Mapping[str, Any]:
+    if not isinstance(error, dict):
+        return {"message": str(error)}
+    return {
+        name: value for name, value in error.items() if isinstance(value, KINDS.get(name, object))
+    }
+
+
 def format_error(error: Mapping[str, Any]) -> str:
     """Return the class path and message of a stored error, as far as it has them."""
     return ": ".join(str(error[key]) for key in ("class", "message") if error.get(key))

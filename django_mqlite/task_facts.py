@@ -10,12 +10,16 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from .exceptions import failures as remembered_failures
 from .message import TASK, decode
 from .timing import moment
 from .types import State
 
 if TYPE_CHECKING:
     from .models import Message
+
+MAX_FORGOTTEN = 10_000
+"""Another program may have written a count for which there is no memory."""
 
 FORGOTTEN = "?"
 """Placeholder for a worker that is no longer known."""
@@ -96,9 +100,9 @@ def is_task(message: "Message") -> bool:
 def task_facts(message: "Message") -> TaskFacts:
     """Return the facts of a task's message. Raises NotATask."""
     call = _call(message)
-    properties = message.properties or {}
+    properties = _properties(message)
     run_after, options = _options(message, properties)
-    failures = [_failure(error) for error in message.errors or []]
+    failures = [_failure(error) for error in remembered_failures(message.errors)]
     starts = [failure.started_at for failure in failures if failure.started_at]
     if message.locked_at:
         starts.append(message.locked_at)
@@ -138,6 +142,16 @@ def _call(message: "Message") -> dict[str, Any]:
     return call
 
 
+def _properties(message: "Message") -> dict[str, str]:
+    properties = {} if message.properties is None else message.properties
+    if not (
+        isinstance(properties, dict)
+        and all(isinstance(value, str) for value in properties.values())
+    ):
+        raise NotATask(f"The properties of {message} are not a mapping of texts")
+    return properties
+
+
 def _options(
     message: "Message", properties: Mapping[str, str]
 ) -> tuple[datetime | None, dict[str, Any]]:
@@ -146,7 +160,7 @@ def _options(
     try:
         run_after = None if at is None else datetime.fromisoformat(at)
         options = json.loads(written)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NotATask(f"The properties of {message} are not those of a task: {error}") from error
     if not isinstance(options, dict):
         raise NotATask(f"The options of {message} are not a mapping")
@@ -173,7 +187,8 @@ def _worker_ids(message: "Message", failures: Iterable[Failure]) -> list[str]:
     known = [failure.worker or FORGOTTEN for failure in failures]
     if message.state in (State.LOCKED, State.COMPLETED):
         known.append(message.locked_by or FORGOTTEN)
-    return [FORGOTTEN] * (message.delivery_count - len(known)) + known
+    forgotten = max(0, message.delivery_count - len(known))
+    return [FORGOTTEN] * min(forgotten, MAX_FORGOTTEN) + known
 
 
 def _unattempted_end(message: "Message", failures: list[Failure]) -> list[Failure]:

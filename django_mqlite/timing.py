@@ -50,20 +50,22 @@ def use_clock(clock: Clock) -> Iterator[Clock]:
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+# A day within what a datetime can hold, so that both can be shown in every time zone.
+FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
+LAST = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 
 
 @lru_cache(maxsize=1024)  # the messages of a batch have most of their times in common
 def moment(epoch_ms: int) -> datetime | None:
     """Return the aware UTC datetime of an epoch millisecond; None for 0, which means "never".
 
-    A time outside the range of datetime, which only another program can have written, becomes the
-    first or the last datetime, so that a row with such a time remains readable.
+    A time that a datetime cannot hold in every time zone, which only another program can have
+    written, becomes the first or the last that it can, so that its row remains readable.
     """
     if not epoch_ms:
         return None
     try:
-        return EPOCH + timedelta(milliseconds=epoch_ms)
+        return min(max(EPOCH + timedelta(milliseconds=epoch_ms), FIRST), LAST)
     except OverflowError:
         return LAST if epoch_ms > 0 else FIRST
 

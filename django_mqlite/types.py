@@ -12,8 +12,8 @@ MAX_INTEGER: Final = 2**63 - 1
 
 
 def clamped(id: int) -> int:
-    """Return `id`, or the nearest number that SQLite can hold; no message has either of them."""
-    return min(max(id, 0), MAX_INTEGER)
+    """Return `id`, or the nearest number that SQLite can hold."""
+    return min(max(id, -MAX_INTEGER - 1), MAX_INTEGER)
 
 
 class State(StrEnum):

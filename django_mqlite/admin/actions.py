@@ -395,7 +395,7 @@ class Progress:
             done=self.done + count,
             due=self.due + int(count * 1000 / rate) if rate else self.due,
             queue=batch[-1].queue,
-            finished_at=epoch_ms(batch[-1].finished_at),
+            finished_at=epoch_ms(batch[-1].finished_at) if batch[-1].finished_at else 0,
             id=batch[-1].pk,
         )
 

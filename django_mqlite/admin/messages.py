@@ -9,14 +9,15 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, register_converter
+from django.urls.converters import IntConverter
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from .. import timing
-from ..exceptions import QueueNotFound
+from ..exceptions import QueueNotFound, failures
 from ..formatting import length, time_of
 from ..models import Message, Queue
 from ..task_facts import NotATask, is_task, task_facts
@@ -55,6 +56,15 @@ TASK_FIELDSET: tuple[Any, Any] = (
 )
 
 
+class SequenceNumberConverter(IntConverter):
+    """An id; other programs can write negative ones."""
+
+    regex = "-?[0-9]+"
+
+
+register_converter(SequenceNumberConverter, "mqlite_id")
+
+
 class BaseMessageAdmin(BaseAdmin):
     """The common parts of messages and dead letters: everything but the lock token is shown."""
 
@@ -73,10 +83,10 @@ class BaseMessageAdmin(BaseAdmin):
         act, body = self.admin_site.admin_view(self.act), self.admin_site.admin_view(self.body)
         return [
             *(
-                path(f"<int:id>/{action}/", act, {"name": action}, name=f"{name}_{action}")
+                path(f"<mqlite_id:id>/{action}/", act, {"name": action}, name=f"{name}_{action}")
                 for action in ACTIONS
             ),
-            path("<int:id>/body/", body, name=f"{name}_body"),
+            path("<mqlite_id:id>/body/", body, name=f"{name}_body"),
             *super().get_urls(),
         ]
 
@@ -200,7 +210,7 @@ class BaseMessageAdmin(BaseAdmin):
 
     @admin.display(description=_("failed deliveries"))
     def shown_errors(self, message: Message) -> str:
-        return failed_deliveries(message.errors) if message.errors else EMPTY
+        return failed_deliveries(failures(message.errors)) if message.errors else EMPTY
 
     @admin.display(description=_("call"))
     def task_call(self, message: Message) -> SafeString:

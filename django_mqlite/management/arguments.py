@@ -1,14 +1,15 @@
 """Argument types and options that several commands share."""
 
-import math
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
 from django.db import connections
 
 from django_mqlite.message import encode_text
+from django_mqlite.timing import MAX_DURATION_MS
 from django_mqlite.types import MAX_INTEGER
 
 
@@ -36,24 +37,25 @@ def interval(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """Seconds, not negative."""
+    """Seconds, not negative, at most 100 years."""
     try:
         value = float(text)
     except ValueError:
         raise ArgumentTypeError(f"{text!r} is no number of seconds") from None
-    if not 0 <= value < math.inf:
-        raise ArgumentTypeError(f"{text!r} is no length of time")
+    if not 0 <= value <= MAX_DURATION_MS / 1000:
+        raise ArgumentTypeError(f"{text!r} is no length of time of at most 100 years")
     return value
 
 
 def check_text(options: Mapping[str, Any]) -> None:
     """CommandError for bytes on the command line that are no text: nothing can be called so."""
-    for value in options.values():
-        if isinstance(value, str):
-            try:
-                encode_text(value, "an argument")
-            except ValueError as error:
-                raise CommandError(str(error)) from error
+    for option in options.values():
+        for value in option if isinstance(option, list) else [option]:
+            if isinstance(value, str | Path):
+                try:
+                    encode_text(str(value), "an argument")
+                except ValueError as error:
+                    raise CommandError(str(error)) from error
 
 
 def add_database(parser: ArgumentParser) -> None:

@@ -124,8 +124,15 @@ def back_up(using: str, path: Path, progress: Callable[[int, int], object]) -> i
 
     Uses SQLite's backup API, which blocks neither readers nor writers. The copy is checked, and it
     gets its name only when it is complete. `progress` is called with the number of copied pages and
-    the number of all pages.
+    the number of all pages. Raises NotPossible.
     """
+    try:
+        return _back_up(using, path, progress)
+    except OSError as error:
+        raise NotPossible(f"Cannot write a backup to {path}: {error.strerror}.") from error
+
+
+def _back_up(using: str, path: Path, progress: Callable[[int, int], object]) -> int:
     if path.exists():
         raise _exists(path)
     if not path.parent.is_dir():

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from django.db import models
-from django.db.models import F, Func, Value
+from django.db.models import F, Func
 from django.db.models.functions import Cast
 
 from .. import signals, timing
@@ -69,7 +69,11 @@ class DeadLetterVerbs(Verbs[M]):
 
         Use it for few messages, selected by id, because it reads all `errors` of each.
         """
-        message = Func(F("errors"), Value("$[#-1].message"), function="JSON_EXTRACT")
+        message = Func(
+            F("errors"),
+            template="CASE WHEN json_valid(%(expressions)s) "
+            "THEN json_extract(%(expressions)s, '$[#-1].message') END",
+        )
         return self.annotate(last_error=Cast(message, models.TextField()))  # type: ignore[return-value]
 
     def redrive(

@@ -92,24 +92,48 @@ def live_workers(using: str) -> list[WorkerRecord]:
 
 def registered_workers(using: str) -> list[WorkerRecord]:
     """Return every worker on the register, also those whose record is out of date."""
-    return [
-        _parse_record(worker, json.loads(record), seen_at)
-        for worker, record, seen_at in store.workers.WORKER_RECORDS.all(connections[using])
-    ]
+    rows = store.workers.WORKER_RECORDS.all(connections[using])
+    return [record for row in rows if (record := _parse_record(*row)) is not None]
 
 
 RECORD_FIELDS = {field.name for field in fields(WorkerRecord)} - {"worker", "seen_at"}
 """The fields of a record that are stored as JSON; the others are columns."""
 
 
-def _parse_record(worker: str, values: Mapping[str, Any], seen_at: int) -> WorkerRecord:
-    """Return the record, without fields that this release does not know.
+def _parse_record(worker: str, text: str, seen_at: int) -> WorkerRecord | None:
+    """Return the record, without fields that this release does not know; None if it is damaged.
 
     Workers of two releases run side by side during a deployment.
     """
-    known = {name: value for name, value in values.items() if name in RECORD_FIELDS}
-    known["queues"] = tuple(known["queues"])
-    return WorkerRecord(worker=worker, seen_at=seen_at, **known)
+    known = {name: value for name, value in _parse(text).items() if name in RECORD_FIELDS}
+    try:
+        known["queues"] = tuple(known["queues"])
+        known["settled"] = _checked_tallies(known.get("settled", {}))
+        return WorkerRecord(worker=worker, seen_at=seen_at, **known)
+    except (KeyError, TypeError):
+        return None
+
+
+def _parse(text: str | None) -> dict[str, Any]:
+    """Return the JSON object, or an empty one if another program has written something else."""
+    try:
+        document = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _checked_tallies(tallies: Any) -> Tallies:
+    """Return the counts, or none if another program has damaged them."""
+    try:
+        return {
+            queue: [
+                (int(minute), int(completed), int(failed)) for minute, completed, failed in rows
+            ]
+            for queue, rows in tallies.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        return {}
 
 
 def register(using: str, record: WorkerRecord) -> None:
@@ -124,9 +148,9 @@ def register(using: str, record: WorkerRecord) -> None:
 def unregister(using: str, worker: str) -> None:
     """Remove the worker from the register, and keep its counts of the last hour."""
     with write_transaction(using) as (connection, now):
-        record = json.loads(store.workers.DELETE_WORKER.value(connection, worker=worker) or "{}")
-        if record.get("settled"):
-            tallies = merged([_former_tallies(connection), record["settled"]], now=now)
+        record = _parse(store.workers.DELETE_WORKER.value(connection, worker=worker))
+        if settled := _checked_tallies(record.get("settled", {})):
+            tallies = merged([_former_tallies(connection), settled], now=now)
             store.workers.RECORD_SETTLED_BY_FORMER_WORKERS.run(
                 connection, tallies=json.dumps(tallies), now=now
             )
@@ -139,9 +163,7 @@ def settled(using: str) -> Tallies:
 
 
 def _former_tallies(connection: Any) -> Tallies:
-    value = store.workers.SETTLED_BY_FORMER_WORKERS.value(connection)
-    tallies: Tallies = json.loads(value or "{}")
-    return tallies
+    return _checked_tallies(_parse(store.workers.SETTLED_BY_FORMER_WORKERS.value(connection)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

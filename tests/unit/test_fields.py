@@ -8,8 +8,8 @@ from django.core.exceptions import ValidationError
 from django_mqlite.fields import EpochMillisecondsField
 from django_mqlite.timing import epoch_ms, moment
 
-MAX_EPOCH_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, where Python's datetime ends."""
+MAX_EPOCH_MS = 253_402_214_399_999
+"""A day before the end of the year 9999, so that it is a time in every time zone."""
 
 AT = datetime(2026, 1, 1, 0, 0, 0, 123_000, tzinfo=UTC)
 AT_MS = 1_767_225_600_123

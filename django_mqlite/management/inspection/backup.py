@@ -9,7 +9,7 @@ from django_mqlite.checks import queue_alias
 from django_mqlite.verbs.database_file import back_up, storage
 
 from .bar import bar
-from .output import Output
+from .output import Output, cell
 
 HELP = "Copy the database into a new file, by SQLite's backup API, while everybody works on."
 
@@ -25,4 +25,4 @@ def run(options: Mapping[str, Any], output: Output) -> None:
     whole = storage(using).size
     with bar(output, "bytes", whole) as show:
         size = back_up(using, path, lambda done, total: show(whole * done // (total or 1)))
-    output.answer({"path": str(path), "bytes": size}, f"Written to {path}: {size:,} bytes")
+    output.answer({"path": str(path), "bytes": size}, f"Written to {cell(path)}: {size:,} bytes")

@@ -4,6 +4,7 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
+from django_mqlite.exceptions import failures
 from django_mqlite.management.arguments import count
 from django_mqlite.models import DeadLetter, Message
 
@@ -52,7 +53,7 @@ def _row(message: Message) -> list[Any]:
 
 
 def _dead_row(message: Message) -> list[Any]:
-    last_error = message.errors[-1].get("message") if message.errors else None
+    last_error = failures(message.errors)[-1].get("message") if message.errors else None
     return [
         message.pk,
         message.dead_letter_reason,

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_mqlite.exceptions import format_error, is_interruption
+from django_mqlite.exceptions import failures, format_error, is_interruption
 from django_mqlite.models import Message
 from django_mqlite.types import Explanation, State
 
@@ -56,12 +56,15 @@ def _text(message: Message, why: Explanation) -> Iterator[str]:
         value = getattr(message, name)
         if value not in (None, ""):
             yield f"  {_label(name, message)}: {cell(value)}"
-    for name, value in (message.properties or {}).items():
-        yield f"  property {cell(name)}: {cell(value)}"
+    if isinstance(message.properties, dict):
+        for name, value in message.properties.items():
+            yield f"  property {cell(name)}: {cell(value)}"
+    elif message.properties is not None:
+        yield from _block("properties", _pretty(message.properties))
     yield from _body(message)
     if message.result is not None:
         yield from _block("result", _pretty(message.result))
-    for error in message.errors or []:
+    for error in failures(message.errors):
         yield from _failure(error)
 
 

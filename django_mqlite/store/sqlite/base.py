@@ -93,6 +93,15 @@ M_COLUMNS = ", ".join(f"m.{column}" for column in MessageRow._fields)
 """The same for a statement in which the table is `m`."""
 
 
+# Another program may have written something else than an array of failures. It is kept as the first
+# of them, because statements that append to it would fail, or append nothing.
+ERRORS = """CASE WHEN errors IS NULL THEN '[]'
+                WHEN NOT json_valid(errors) THEN json_array(errors)
+                WHEN json_type(errors) <> 'array' THEN json_array(json(errors))
+                ELSE errors END"""
+"""The column `errors` as an array."""
+
+
 def in_claim_order(rows: Iterable[tuple[Any, ...]]) -> list[MessageRow]:
     """Sort the rows by priority, then id. RETURNING has no order."""
     return sorted(map(MessageRow._make, rows), key=lambda row: (-row.priority, row.id))

@@ -12,6 +12,10 @@ from .base import (
     in_claim_order,
 )
 
+# Beyond 63 bits a sum is a REAL, which the column refuses: one row that another program has written
+# would fail every claim.
+COUNTED = "min(delivery_count, 9223372036854775806) + 1"
+
 # Served by mqlite_messages_active (queue, blocked, priority DESC, id) WHERE state = 'active'.
 # Only heads of lines are unblocked, so a batch never has two messages of a group, and a blocked
 # backlog costs nothing.
@@ -28,7 +32,9 @@ CLAIM = Statement(
                (SELECT lock_duration_ms FROM mqlite_queues WHERE name = queue))),
            lock_token = %(secret)s || printf('%%016x', id),
            locked_by = %(worker)s,
-           delivery_count = delivery_count + 1
+           delivery_count = """
+    + COUNTED
+    + """
      WHERE id IN (SELECT id FROM mqlite_messages
                    WHERE queue = %(queue)s AND state = 'active' AND blocked = 0
                      AND (expires_at = 0 OR expires_at > %(now)s)
@@ -81,7 +87,9 @@ CLAIM_DEFERRED = Statement(
                (SELECT lock_duration_ms FROM mqlite_queues WHERE name = queue)),
            lock_token = %(secret)s || printf('%%016x', id),
            locked_by = %(worker)s,
-           delivery_count = delivery_count + 1
+           delivery_count = """
+    + COUNTED
+    + """
      WHERE id IN (SELECT m.id
                     FROM json_each(%(ids)s) AS wanted
                    CROSS JOIN mqlite_messages AS m ON m.id = wanted.value
@@ -119,7 +127,7 @@ def claim_deferred(
 
 
 # The delivery counts, although the row that stores the count is deleted.
-DELETED_COLUMNS = MESSAGE_COLUMNS.replace(" delivery_count,", " delivery_count + 1,")
+DELETED_COLUMNS = MESSAGE_COLUMNS.replace(" delivery_count,", f" {COUNTED},")
 
 # Served by mqlite_messages_active, like CLAIM.
 CLAIM_AND_DELETE = Statement(

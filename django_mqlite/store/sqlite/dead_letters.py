@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .base import Connection, Statement
+from .base import ERRORS, Connection, Statement
 
 
 class Redelivery(NamedTuple):
@@ -25,7 +25,9 @@ REDRIVE = Statement(
            blocked = line IS NOT NULL,
            delivery_count = 0, interruptions = 0, visible_at = %(now)s + redelivery.delay,
            expires_at = 0, finished_at = 0,
-           errors = coalesce(errors, '[]'),
+           errors = """
+    + ERRORS
+    + """,
            dead_letter_reason = NULL, dead_letter_description = NULL
       FROM (SELECT m.id AS dead, json_extract(requested.value, '$[1]') AS delay
               FROM json_each(%(redeliveries)s) AS requested
@@ -54,9 +56,12 @@ COPY_DEAD_LETTERS = Statement(
            CASE q.ordering_mode WHEN 'strict_fifo' THEN 0 ELSE m.priority END,
            CASE q.ordering_mode WHEN 'strict_fifo' THEN '' ELSE m.group_id END,
            q.ordering_mode = 'strict_fifo' OR m.group_id IS NOT NULL,
-           %(now)s + json_extract(requested.value, '$[1]'), %(now)s, m.max_delivery_count,
+           %(now)s + json_extract(requested.value, '$[1]'), %(now)s, max(m.max_delivery_count, 0),
            m.message_id, m.correlation_id, m.reply_to, m.group_id, m.subject, m.content_type,
-           m.properties, m.body, coalesce(m.errors, '[]')
+           CASE WHEN m.properties IS NULL OR json_valid(m.properties) THEN m.properties
+                ELSE json_quote(m.properties) END, m.body, """
+    + ERRORS
+    + """
       FROM json_each(%(redeliveries)s) AS requested
      CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = json_extract(requested.value, '$[0]')
       JOIN mqlite_queues AS q ON q.name = %(queue)s

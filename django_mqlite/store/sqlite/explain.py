@@ -5,7 +5,7 @@ Each statement finds its rows by id or through one index, however many messages 
 
 from typing import NamedTuple
 
-from .base import Connection, Statement
+from .base import ERRORS, Connection, Statement
 
 
 class MessageStatus(NamedTuple):
@@ -47,7 +47,12 @@ MESSAGE_STATUS = Statement(
            coalesce(nullif(m.max_delivery_count, 0), q.max_delivery_count),
            m.finished_at, m.dead_letter_reason, m.dead_letter_description,
            m.errors IS NOT NULL,
-           json_extract(m.errors, '$[#-1].class'), json_extract(m.errors, '$[#-1].message'),
+           CAST(json_extract("""
+    + ERRORS
+    + """, '$[#-1].class') AS TEXT),
+           CAST(json_extract("""
+    + ERRORS
+    + """, '$[#-1].message') AS TEXT),
            q.paused, q.dead_letter_on_expire, m.kept_until
       FROM mqlite_messages AS m
      CROSS JOIN mqlite_queues AS q ON q.name = m.queue

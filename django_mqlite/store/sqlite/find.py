@@ -79,6 +79,9 @@ IDS_BY_STATE = Statement(
     """,
 )
 
+NEWEST_FIRST = (4, 5)
+"""The sections of finished messages."""
+
 # Served by mqlite_messages_died (finished_at, id), which covers all queues.
 DEAD_LETTER_IDS = Statement(
     """
@@ -208,7 +211,8 @@ def _page_by_state(
         limit=limit + 1,
     )
     page = sorted(rows)[:limit]
-    ids = [abs(row[-1]) for row in page]  # newest first is sorted by negative ids
+    # Newest first is sorted by negated ids.
+    ids = [int(-row[-1] if row[0] in NEWEST_FIRST else row[-1]) for row in page]
     if len(rows) <= limit:
         return ids, None
     section = page[-1][0]

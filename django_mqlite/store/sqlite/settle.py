@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...timing import backoff_ms
 from ...types import Completion, Lease, State
-from .base import Connection, Statement, encode_leases
+from .base import ERRORS, Connection, Statement, encode_leases
 
 RECEIPT_LIFE_MS = 30 * 60_000
 """The time in which repeating the same settle succeeds again."""
@@ -80,11 +80,13 @@ PRUNE_RECEIPTS = Statement(
 MAX_ERRORS = 20
 """A message remembers its last 20 failed deliveries."""
 
+ERRORS_OR_NULL = f"CASE WHEN errors IS NOT NULL THEN {ERRORS} END"
+
 APPEND_ERROR = f"""json_insert(
-               CASE WHEN json_array_length(m.errors) >= {MAX_ERRORS}
-                    THEN json_remove(m.errors, '$[0]')
-                    ELSE coalesce(m.errors, '[]') END, '$[#]',"""
-"""The beginning of an expression that appends an error to those of the row `m`."""
+               CASE WHEN json_array_length({ERRORS}) >= {MAX_ERRORS}
+                    THEN json_remove({ERRORS}, '$[0]')
+                    ELSE {ERRORS} END, '$[#]',"""
+"""The beginning of an expression that appends an error to the column `errors`."""
 
 
 class SettleResult(NamedTuple):
@@ -203,7 +205,9 @@ ABANDON = Statement(
                CASE WHEN m.delivery_count >= bound
                     THEN coalesce(json_extract(%(error)s, '$.message'),
                                   'abandoned ' || m.delivery_count || ' times') END,
-           errors = CASE WHEN %(error)s IS NULL THEN m.errors ELSE """
+           errors = CASE WHEN %(error)s IS NULL THEN """
+    + ERRORS_OR_NULL
+    + """ ELSE """
     + APPEND_ERROR
     + """ json(%(error)s)) END,
            lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0
@@ -256,7 +260,9 @@ REJECT = Statement(
     UPDATE mqlite_messages AS m
        SET state = 'dead_lettered', finished_at = %(now)s,
            dead_letter_reason = %(reason)s, dead_letter_description = %(description)s,
-           errors = CASE WHEN %(error)s IS NULL THEN errors ELSE """
+           errors = CASE WHEN %(error)s IS NULL THEN """
+    + ERRORS_OR_NULL
+    + """ ELSE """
     + APPEND_ERROR
     + """ json(%(error)s)) END,
            lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0

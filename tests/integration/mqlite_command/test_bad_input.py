@@ -39,6 +39,12 @@ from .calls import answer, mqlite
         (("purge", "jobs", "--id", "1", "--all", "--yes"), "--id and --all cannot"),
         (("purge", "jobs", "--id", "0", "--yes"), "0 is not between 1 and"),
         (("stats", "--database", "other"), "invalid choice: 'other'"),
+        (("health", "--max-age", "9223372036854775807"), "at most 100 years"),
+        (("backup", "b" * 400), "File name too long"),
+        (("backup", os.fsdecode(b"b-\xff")), "lone surrogate"),
+        (("pause", "jobs", os.fsdecode(b"j-\xff")), "lone surrogate"),
+        (("resume", os.fsdecode(b"j-\xff")), "lone surrogate"),
+        (("redrive", "jobs", "--reason", os.fsdecode(b"r-\xff")), "lone surrogate"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else None,
 )
