@@ -11,10 +11,11 @@ from .. import timing
 from ..doorbell import ring_doorbell
 from ..exceptions import QueueNotFound, TransactionRefused
 from ..store import sqlite as store
-from ..store.sqlite.base import MessageRow
+from ..store.sqlite.base import MessageRow, NotUtf8, decode_text
 from ..timing import Duration
 from ..transactions import after_commit, in_callers_transaction, write_transaction
 from ..types import Rejection
+from .any_text import retry_with_any_text
 from .base import M, from_rows, from_worker_rows, lock_ms, positive, require_queue
 from .settle import Settlement, SettleVerbs, restoring_states, settle
 
@@ -61,7 +62,8 @@ def claim_rows(connection: Any, queue: str, claim: Claim, *, now: int) -> list[M
 
 UNREADABLE = Rejection(
     reason="Unreadable",
-    description="properties is not a JSON object, or errors is not a JSON array",
+    description="properties is not a JSON object, errors is not a JSON array, "
+    "or a text is not UTF-8",
 )
 
 
@@ -71,9 +73,14 @@ def _is_unreadable(message: Any) -> bool:
     )
 
 
+def _is_not_utf8(message: Any) -> bool:
+    return any(isinstance(value, NotUtf8) for value in vars(message).values())
+
+
 class ClaimVerbs(SettleVerbs[M]):
     """Claim messages under a lease or for good."""
 
+    @retry_with_any_text
     def claim(
         self,
         queue: str,
@@ -106,6 +113,7 @@ class ClaimVerbs(SettleVerbs[M]):
             if messages or not rows:
                 return messages
 
+    @retry_with_any_text
     def claim_deferred(
         self,
         queue: str,
@@ -134,6 +142,7 @@ class ClaimVerbs(SettleVerbs[M]):
             )
         return self._readable(rows)
 
+    @retry_with_any_text
     def claim_and_delete(self, queue: str, *, limit: int = 1) -> list[M]:
         """Claim up to `limit` messages of `queue` and delete them: there is nothing to settle.
 
@@ -151,6 +160,7 @@ class ClaimVerbs(SettleVerbs[M]):
         """Return the names of queues that have claimable messages, without the write lock."""
         return store.claim.claimable_queues(self.connection, now=timing.now_ms())
 
+    @retry_with_any_text
     def exchange(
         self,
         settlements: Sequence[Settlement],
@@ -181,7 +191,8 @@ class ClaimVerbs(SettleVerbs[M]):
         the other messages from their handlers.
         """
         messages = from_worker_rows(self.model, self.database, rows)
-        unreadable = [message for message in messages if _is_unreadable(message)]
+        any_text = self.connection.connection.text_factory is decode_text
+        unreadable = [m for m in messages if _is_unreadable(m) or (any_text and _is_not_utf8(m))]
         if not unreadable:
             return messages
         for message in unreadable:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
-from django.db import models
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connections, models
 
 from ..conf import QUEUE_OPTIONS
+from ..store.sqlite.base import is_not_utf8, reading_any_text
 
 M = TypeVar("M", bound=models.Model)
 
@@ -50,6 +51,15 @@ COLUMN_VERBS: Mapping[str, Mapping[str, str]] = {
 class GuardedQuerySet(models.QuerySet[M]):
     """A query set that refuses to create rows and to update columns that a rule depends on."""
 
+    def _fetch_all(self) -> None:
+        try:
+            super()._fetch_all()
+        except OperationalError as error:
+            if not is_not_utf8(error):
+                raise
+            with reading_any_text(connections[self.db]):
+                super()._fetch_all()
+
     def create(self, **values: Any) -> NoReturn:
         _refuse_create(self.model, "objects.create()")
 
@@ -87,7 +97,14 @@ class GuardedModel(models.Model):
         self, using: str | None = None, fields: Any = None, from_queryset: Any = None
     ) -> None:
         """Reread the row, by default from the database of the instance and not from a replica."""
-        super().refresh_from_db(using or self._state.db, fields, from_queryset)
+        using = using or self._state.db
+        try:
+            super().refresh_from_db(using, fields, from_queryset)
+        except OperationalError as error:
+            if not is_not_utf8(error):
+                raise
+            with reading_any_text(connections[using or DEFAULT_DB_ALIAS]):
+                super().refresh_from_db(using, fields, from_queryset)
 
 
 def _refuse_create(model: type[models.Model], how: str) -> NoReturn:

@@ -7,6 +7,7 @@ from ..signals import send_released_after_commit
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
 from ..types import clamped, fingerprint
+from .any_text import retry_with_any_text
 from .base import M, Verbs
 
 
@@ -30,6 +31,7 @@ class OperationVerbs(Verbs[M]):
                 after_commit(self.database, partial(ring_doorbell, self.database))
         return activated
 
+    @retry_with_any_text
     def release(self, id: int, *, seen: str, reason: str = "released by hand") -> bool:
         """End a lease, so that the message can be delivered again at once.
 

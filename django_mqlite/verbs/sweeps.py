@@ -15,12 +15,14 @@ from ..signals import send_dead_letter_after_commit, send_released_after_commit
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
 from ..types import Lease
+from .any_text import retry_with_any_text
 from .base import get_model
 from .dead_letters import format_ids, referenced
 
 logger = get_logger("django_mqlite")
 
 
+@retry_with_any_text
 def release_expired(using: str, *, limit: int) -> int:
     """End at most `limit` expired leases: back to the queue, or dead-lettered at the limit."""
     with write_transaction(using) as (connection, now):
@@ -29,6 +31,7 @@ def release_expired(using: str, *, limit: int) -> int:
     return len(released)
 
 
+@retry_with_any_text
 def release_worker(using: str, worker: str, *, reason: str, limit: int) -> int:
     """End at most `limit` leases of a dead worker before they expire."""
     with write_transaction(using) as (connection, now):
@@ -39,6 +42,7 @@ def release_worker(using: str, worker: str, *, reason: str, limit: int) -> int:
     return len(released)
 
 
+@retry_with_any_text
 def interrupt(using: str, leases: Sequence[Lease], *, reason: str) -> set[int]:
     """End leases because their worker has to stop; return the ids of the released messages.
 
@@ -70,6 +74,7 @@ def activate_due(using: str, *, limit: int) -> int:
     return count
 
 
+@retry_with_any_text
 def expire(using: str, *, limit: int) -> int:
     """Dead-letter or delete at most `limit` messages whose time to live is over."""
     dead_letters, deletions = store.sweeps.expired(

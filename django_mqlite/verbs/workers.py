@@ -12,6 +12,7 @@ from .. import timing
 from ..store import sqlite as store
 from ..transactions import write_transaction
 from ..types import Lease, MinuteTally, State, Tallies, WorkerRecord
+from .any_text import retry_with_any_text
 
 MINUTE_MS = 60_000
 MINUTES = 60
@@ -145,6 +146,7 @@ def register(using: str, record: WorkerRecord) -> None:
         )
 
 
+@retry_with_any_text
 def unregister(using: str, worker: str) -> None:
     """Remove the worker from the register, and keep its counts of the last hour."""
     with write_transaction(using) as (connection, now):

@@ -5,10 +5,11 @@ from contextlib import suppress
 
 import pytest
 from django.core.management import call_command
-from django.db import connection, models
+from django.db import OperationalError, connection, models
 from django.urls import reverse
 
 from django_mqlite import publish
+from django_mqlite.exceptions import QueueNotFound
 from django_mqlite.fields import DocumentField, EpochMillisecondsField
 from django_mqlite.message import TASK
 from django_mqlite.models import DeadLetter, Message, MetaEntry, Queue, Subscription
@@ -42,6 +43,10 @@ def columns(model, *kinds):
 
 NUMBERS = (models.BigIntegerField, EpochMillisecondsField)
 DAMAGES = {
+    "texts": {
+        model: [(c, NOT_UTF_8) for c in columns(model, models.TextField, DocumentField)]
+        for model in (Message, Queue, Subscription, MetaEntry)
+    },
     "documents": {
         Message: [(c, shape) for c in columns(Message, DocumentField) for shape in SHAPES],
         MetaEntry: [("value", shape) for shape in SHAPES],
@@ -86,6 +91,8 @@ def insert_queue(column, value, number):
 
 def insert_subscription(column, value, number):
     row = {"subscription": f"'s{number}'", "topic": "'topic'", "created_at": "1", column: value}
+    if column == "subscription":
+        row["subscription"] = f"{value} || 's'"
     insert("mqlite_queues", name=row["subscription"], created_at="1", updated_at="1")
     insert("mqlite_subscriptions", **row)
 
@@ -164,6 +171,11 @@ def get_results():
             task_backends["default"].get_result(message_id)
 
 
+def publish_to_sound():
+    with suppress(QueueNotFound):  # of a subscription whose name nobody can use
+        publish("topic", 1)
+
+
 READERS = {
     "mqlite list": lambda client: cli("list"),
     "mqlite list QUEUE": lambda client: cli("list", "jobs"),
@@ -192,7 +204,6 @@ READERS = {
     "pause selected": lambda client: post(client, Queue, "pause"),
     "get": lambda client: [Message.objects.get(pk=id) for id in ids()],
     "filter": lambda client: list(Message.objects.filter(pk__in=ids())),
-    "iterator": lambda client: list(Message.objects.iterator()),
     "values": lambda client: list(Message.objects.values()),
     "deferred": lambda client: [message.subject for message in Message.objects.only("id")],
     "queues": lambda client: [*Queue.objects.all(), *Subscription.objects.all()],
@@ -211,7 +222,7 @@ READERS = {
     "redrive": lambda client: DeadLetter.objects.redrive_queue("jobs"),
     "redrive into": lambda client: DeadLetter.objects.redrive(ids(), into="sound"),
     "purge": lambda client: DeadLetter.objects.purge_queue("jobs", everything=True),
-    "publish": lambda client: publish("topic", 1),
+    "publish": lambda client: publish_to_sound(),
     "get_result": lambda client: get_results(),
 }
 
@@ -219,3 +230,32 @@ READERS = {
 @pytest.mark.parametrize("reader", READERS)
 def test_foreign_row_breaks_no_reader(damaged, admin_client, reader):
     READERS[reader](admin_client)
+
+
+CLAIMS = {
+    "claim": lambda: Message.objects.claim("jobs", limit=3),
+    "exchange": lambda: Message.objects.exchange([], ["jobs"], limit=3, worker="w")[1],
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+@pytest.mark.parametrize("column", ["subject", "group_id", "content_type", "reply_to"])
+def test_text_that_is_not_utf_8_is_set_aside_and_shown(queue, column, claim):
+    for number, text in enumerate(["'a'", NOT_UTF_8, "'b'"]):
+        insert_message(State.ACTIVE, 2 * number, **{column: text})
+
+    given = CLAIMS[claim]()
+
+    (letter,) = DeadLetter.objects.all()
+    assert [getattr(message, column) for message in given] == ["a", "b"]
+    assert (getattr(letter, column), letter.dead_letter_reason) == ("f\ufffd", "Unreadable")
+
+
+def test_text_of_other_tables_is_read_as_before(queue):
+    insert_message(State.ACTIVE, 0, subject=NOT_UTF_8)
+    Message.objects.peek("jobs")
+    Message.objects.get()
+
+    with connection.cursor() as cursor, pytest.raises(OperationalError, match="decode to UTF-8"):
+        cursor.execute(f"SELECT {NOT_UTF_8}")
+        cursor.fetchall()

@@ -1,8 +1,8 @@
 """Statements and their cursors, message rows, the write lock, and the schema number."""
 
 import json
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -13,6 +13,37 @@ class Connection(Protocol):
     """The part of Django's database wrappers that the store uses."""
 
     def cursor(self) -> AbstractContextManager[Any]: ...
+
+
+class NotUtf8(str):
+    """Text that is not UTF-8, which only another program can have written, as far as it is."""
+
+    __slots__ = ()
+
+
+def decode_text(raw: bytes) -> str:
+    """Return the text, with replacement characters where it is not UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return NotUtf8(raw.decode(errors="replace"))
+
+
+def is_not_utf8(error: BaseException) -> bool:
+    """Return whether the driver could not decode a text."""
+    return str(error).startswith("Could not decode to UTF-8")
+
+
+@contextmanager
+def reading_any_text(connection: Any) -> Iterator[None]:
+    """Decode with decode_text() inside the block: it is slower, so only after the driver failed."""
+    driver = connection.connection
+    factory = driver.text_factory
+    driver.text_factory = decode_text
+    try:
+        yield
+    finally:
+        driver.text_factory = factory
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +60,19 @@ class Statement:
     sql: str
 
     def all(self, connection: Connection, **params: Any) -> list[tuple[Any, ...]]:
-        """Execute the statement and return every row."""
+        """Execute the statement and return every row.
+
+        Text that is not UTF-8 fails a statement that writes, and its verb is repeated.
+        """
+        try:
+            return self._all(connection, params)
+        except Exception as error:
+            if "RETURNING" in self.sql or not is_not_utf8(error):
+                raise
+        with reading_any_text(connection):
+            return self._all(connection, params)
+
+    def _all(self, connection: Connection, params: dict[str, Any]) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
             cursor.execute(self.sql, params)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
