@@ -79,7 +79,14 @@ def has_models(_: int) -> bool:
 
 
 def exit_code_of(process: Any) -> int | None:
-    process.join(PATIENCE)
+    """Wait for the exit code, but not with join().
+
+    join() waits until a pipe is closed, and a process that another thread forks at the same moment
+    inherits that pipe.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while process.exitcode is None and time.monotonic() < deadline:
+        time.sleep(0.01)
     return process.exitcode
 
 
