@@ -27,90 +27,6 @@ from .types import (
 )
 from .verbs.guarded import GuardedModel
 
-
-class Dedup(models.Model):
-    """A deduplication key of its queue's window."""
-
-    pk = models.CompositePrimaryKey("queue", "key")
-    queue = models.TextField()
-    key = models.TextField()
-    data_sha256 = models.TextField()
-    message = models.BigIntegerField()
-    expires_at = EpochMillisecondsField()
-
-    class Meta:
-        db_table = "mqlite_dedup"
-
-    def __str__(self) -> str:
-        return self.key
-
-
-class SettlementReceipt(models.Model):
-    """The record of a settled lease, which makes repeating the settle safe."""
-
-    pk = models.CompositePrimaryKey("message", "lock_token")
-    message = models.BigIntegerField()
-    lock_token = models.TextField()
-    queue = models.TextField()
-    verb = models.TextField()
-    arguments = models.TextField()
-    expires_at = EpochMillisecondsField()
-
-    class Meta:
-        db_table = "mqlite_settlement_receipts"
-
-    def __str__(self) -> str:
-        return f"{self.verb} #{self.message}"
-
-
-class ReceiveAttempt(models.Model):
-    """The leases that a claim with an attempt id received."""
-
-    pk = models.CompositePrimaryKey("queue", "attempt_id")
-    queue = models.TextField()
-    attempt_id = models.TextField()
-    leases = models.TextField()
-    expires_at = EpochMillisecondsField()
-
-    class Meta:
-        db_table = "mqlite_receive_attempts"
-
-    def __str__(self) -> str:
-        return self.attempt_id
-
-
-class MetaEntry(models.Model):
-    """Facts about the schema, the live workers and the reaper, by key."""
-
-    key = models.TextField(primary_key=True)
-    value = models.TextField()
-    updated_at = EpochMillisecondsField()
-
-    class Meta:
-        db_table = "mqlite_meta"
-
-    def __str__(self) -> str:
-        return self.key
-
-
-class AccessKey(models.Model):
-    """A credential of the HTTP broker: the SHA-256 of its secret, never the secret."""
-
-    digest = models.TextField(primary_key=True)
-    name = models.TextField(unique=True)
-    rights = models.TextField(default="{}")
-    created_at = EpochMillisecondsField()
-    expires_at = EpochMillisecondsField()
-    last_used_at = EpochMillisecondsField()
-    revoked_at = EpochMillisecondsField()
-
-    class Meta:
-        db_table = "mqlite_access_keys"
-
-    def __str__(self) -> str:
-        return self.name
-
-
 __all__ = [
     "AccessKey",
     "DeadLetter",
@@ -124,6 +40,8 @@ __all__ = [
 ]
 
 
+# Queues come first: Django restores tables in this order, with serialized_rollback for example, and
+# the others refer to them.
 class Queue(GuardedModel):
     """A queue and its configuration."""
 
@@ -399,3 +317,86 @@ class Subscription(GuardedModel):
 
     def __str__(self) -> str:
         return f"{self.subscription} of {self.topic}"
+
+
+class Dedup(models.Model):
+    """A deduplication key of its queue's window."""
+
+    pk = models.CompositePrimaryKey("queue", "key")
+    queue = models.TextField()
+    key = models.TextField()
+    data_sha256 = models.TextField()
+    message = models.BigIntegerField()
+    expires_at = EpochMillisecondsField()
+
+    class Meta:
+        db_table = "mqlite_dedup"
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class SettlementReceipt(models.Model):
+    """The record of a settled lease, which makes repeating the settle safe."""
+
+    pk = models.CompositePrimaryKey("message", "lock_token")
+    message = models.BigIntegerField()
+    lock_token = models.TextField()
+    queue = models.TextField()
+    verb = models.TextField()
+    arguments = models.TextField()
+    expires_at = EpochMillisecondsField()
+
+    class Meta:
+        db_table = "mqlite_settlement_receipts"
+
+    def __str__(self) -> str:
+        return f"{self.verb} #{self.message}"
+
+
+class ReceiveAttempt(models.Model):
+    """The leases that a claim with an attempt id received."""
+
+    pk = models.CompositePrimaryKey("queue", "attempt_id")
+    queue = models.TextField()
+    attempt_id = models.TextField()
+    leases = models.TextField()
+    expires_at = EpochMillisecondsField()
+
+    class Meta:
+        db_table = "mqlite_receive_attempts"
+
+    def __str__(self) -> str:
+        return self.attempt_id
+
+
+class MetaEntry(models.Model):
+    """Facts about the schema, the live workers and the reaper, by key."""
+
+    key = models.TextField(primary_key=True)
+    value = models.TextField()
+    updated_at = EpochMillisecondsField()
+
+    class Meta:
+        db_table = "mqlite_meta"
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class AccessKey(models.Model):
+    """A credential of the HTTP broker: the SHA-256 of its secret, never the secret."""
+
+    digest = models.TextField(primary_key=True)
+    name = models.TextField(unique=True)
+    rights = models.TextField(default="{}")
+    created_at = EpochMillisecondsField()
+    expires_at = EpochMillisecondsField()
+    last_used_at = EpochMillisecondsField()
+    revoked_at = EpochMillisecondsField()
+
+    class Meta:
+        db_table = "mqlite_access_keys"
+
+    def __str__(self) -> str:
+        return self.name

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 
 from django.db.models import Min
 
@@ -16,6 +17,9 @@ from ..worker.executor import DeliveryResult, delivery_result, run_handler, sync
 from ..worker.reaper import URGENT, run_round
 from .connections import worker_connections
 from .fake_clock import FakeClock
+from .timeouts import with_timeout
+
+RENEWED_LEASE = timedelta(days=365)
 
 
 class TooManyDeliveries(AssertionError):
@@ -34,14 +38,15 @@ def drain(
     `queues`: these, the first strictly before the second; by default each that a worker would
     serve. It may be called inside TestCase: everything happens on its connection and within its
     transaction, but a delivery begins in autocommit and ends as a worker would end it. What a
-    handler raises fails its message as ever; with `raise_errors` it is raised then as well.
+    handler raises fails its message as ever; with `raise_errors` it is raised then as well. A
+    handler's timeout fails it too: a coroutine is cancelled, a function fails when it has ended.
 
     `retries`: what rests after a failure is not waited for but run as well, with the time moved to
     when it is due: that of the FakeClock in use, else of one that lasts as long as the call. What
     was scheduled for later stays where it is: move a FakeClock.
 
-    Raises TooManyDeliveries after `limit` of them, QueueNotFound, TransactionRefused inside
-    atomic(), and ValueError for a `limit` of none.
+    Raises TooManyDeliveries if more is due after `limit` of them, QueueNotFound,
+    TransactionRefused inside atomic(), and ValueError for a `limit` of none.
     """
     if limit < 1:
         raise ValueError(f"drain() makes at least one delivery, so limit is not {limit!r}")
@@ -49,19 +54,22 @@ def drain(
     manager = Message.objects.db_manager(using)
     if in_callers_transaction(manager.database):
         raise TransactionRefused
+    for name in queues:
+        Queue.objects.db_manager(using).named(name)
     served = queues or _served(handlers, manager.database)
     deliveries: list[Message] = []
     with _fake_clock() as clock:
-        while (message := _next(served, clock, manager.database, retries=retries)) is not None:
+        while (queue := _next_queue(served, clock, manager.database, retries=retries)) is not None:
             if len(deliveries) == limit:
                 raise TooManyDeliveries(
                     f"drain() has made {limit} deliveries, and there is more; the last was of "
                     f"{deliveries[-1]}. Pass a higher limit if that is meant."
                 )
-            deliveries.append(message)
-            error = _deliver(message, handlers, manager.database)
-            if raise_errors and error is not None:
-                raise error
+            for message in _claim(queue, handlers.get(queue), manager.database):
+                deliveries.append(message)
+                error = _deliver(message, handlers, manager.database)
+                if raise_errors and error is not None:
+                    raise error
     return deliveries
 
 
@@ -85,18 +93,35 @@ def _fake_clock() -> Iterator[FakeClock]:
 
 
 @worker_connections()
-def _next(queues: Sequence[str], clock: FakeClock, using: str, *, retries: bool) -> Message | None:
-    """The next message that is due, after moving the clock to the next retry if there is none."""
+def _next_queue(
+    queues: Sequence[str], clock: FakeClock, using: str, *, retries: bool
+) -> str | None:
+    """The queue of the next message that is due.
+
+    If there is none, the clock is moved to the next retry.
+    """
     while True:
         run_round(URGENT, using)
+        claimable = Message.objects.db_manager(using).claimable()
         for queue in queues:
-            claimed = Message.objects.db_manager(using).claim(queue, worker="drain()")
-            if claimed:
-                return claimed[0]
+            if queue in claimable:
+                return queue
         due = _next_retry(queues, using) if retries else None
         if due is None:
             return None
         clock.ms = max(clock.ms, due)
+
+
+@worker_connections()
+def _claim(queue: str, handler: Handler | None, using: str) -> list[Message]:
+    """Claim a message, under a lease that outlasts a FakeClock's moves unless it is atomic.
+
+    A worker would renew it, but not during a transaction.
+    """
+    is_atomic = handler is not None and handler.atomic
+    return Message.objects.db_manager(using).claim(
+        queue, lock_duration=None if is_atomic else RENEWED_LEASE, worker="drain()"
+    )
 
 
 def _next_retry(queues: Sequence[str], using: str) -> int | None:
@@ -109,7 +134,9 @@ def _next_retry(queues: Sequence[str], using: str) -> int | None:
 
 def _deliver(message: Message, handlers: Mapping[str, Handler], using: str) -> BaseException | None:
     """Run and settle one message; return what its delivery failed of."""
-    handler = handler_of(message, handlers)
+    registered = handlers.get(message.queue)  # its timeout limits the queue's tasks as well
+    limit_ms = registered.timeout_ms if registered else None
+    handler = with_timeout(handler_of(message, handlers), limit_ms, message)
     with worker_connections() as left_open:
         done = _run(message, handler, using)
     if left_open and done.error is None:

@@ -180,7 +180,7 @@ class LeaseRenewer:
                 self._end(message, limit, over)
 
     def _end(self, message: Message, limit: int, over: int) -> None:
-        overdue = TimeoutError(f"the handler ran longer than its timeout, {limit / 1000:g} s")
+        overdue = overdue_error(limit)
         if message.claimed_token in self._lost:
             if over > CANCEL_GRACE_MS:
                 self._report_stuck(message, f"{overdue}; it was cancelled and does not end")
@@ -232,6 +232,11 @@ class LeaseRenewer:
             why,
             extra=CurrentMessage.of(message)._asdict(),
         )
+
+
+def overdue_error(limit_ms: int) -> TimeoutError:
+    """Return the error of a delivery that its handler's timeout has ended."""
+    return TimeoutError(f"the handler ran longer than its timeout, {limit_ms / 1000:g} s")
 
 
 def _now() -> datetime:

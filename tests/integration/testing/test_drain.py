@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.contrib.auth.models import Group
@@ -12,6 +13,8 @@ from django_mqlite import QueueNotFound, Reject, TransactionRefused, enqueue, ha
 from django_mqlite import timing as clock
 from django_mqlite.models import Message, Queue
 from django_mqlite.testing import FakeClock, TooManyDeliveries, drain
+from tests.support import steps
+from tests.support.steps import FLAVOURS, enqueue_flavour
 from tests.support.verbs import state_of
 
 
@@ -63,9 +66,13 @@ def test_the_queues_named_are_drained_in_their_order_and_no_others(make_queue, c
     assert handled == ["c", "a"]
 
 
-def test_a_queue_that_is_not_there_is_refused(queue):
+def test_a_queue_that_is_not_there_is_refused_before_any_delivery(queue):
+    message = enqueue("jobs", None)
+
     with pytest.raises(QueueNotFound):
-        drain("jbos")
+        drain("jobs", "jbos")
+
+    assert state_of(message) == "active"
 
 
 def test_a_failure_is_followed_to_its_end_without_waiting(queue, clock):
@@ -133,15 +140,62 @@ def test_an_error_is_raised_if_that_is_asked_for_after_it_has_been_settled(queue
     assert state_of(message) == "dead_lettered"
 
 
-def test_work_that_never_ends_is_an_error(queue, clock):
-    @handler("jobs")
-    def again(message):
-        enqueue("jobs", None)
+def enqueue_two():
+    enqueue_flavour("plain")
+    enqueue_flavour("plain")
 
+
+def enqueue_again(flavour):
+    """A delivery that enqueues the next one."""
+    steps.steps = partial(enqueue_flavour, flavour)
+    enqueue_flavour(flavour)
+
+
+def fail_often():
+    steps.steps = partial(int, "no number")
+    enqueue_flavour("plain")
+
+
+def enqueue_in_group():
+    Queue.objects.configure("default", ordering_mode="group_fifo")
+    steps.steps = partial(enqueue, "default", None, group_id="a")
+    handler("default")(steps.run_steps)
+    enqueue("default", None, group_id="a")
+
+
+NEVER_DONE = {
+    "two messages": enqueue_two,
+    "retries": fail_often,
+    "group": enqueue_in_group,
+    **{f"again: {flavour}": partial(enqueue_again, flavour) for flavour in FLAVOURS},
+}
+
+
+@pytest.mark.parametrize("enqueue_endless", NEVER_DONE.values(), ids=NEVER_DONE)
+@pytest.mark.parametrize(
+    "transactional",
+    [pytest.param(True, marks=pytest.mark.django_db(transaction=True)), False],
+)
+def test_limit_leaves_no_lease_behind(
+    make_queue, clock, monkeypatch, enqueue_endless, transactional
+):
+    monkeypatch.setattr(steps, "steps", list)
+    make_queue("default", retain_completed=3_600)
+    enqueue_endless()
+
+    with pytest.raises(TooManyDeliveries, match="has made 1 deliveries"):
+        drain("default", limit=1)
+
+    assert not Message.objects.filter(state="locked").exists()
+    assert sum(Message.objects.values_list("delivery_count", flat=True)) == 1
+
+
+def test_limit_allows_exactly_so_many_deliveries(queue, clock):
+    handler("jobs")(lambda message: None)
+    enqueue("jobs", None)
     enqueue("jobs", None)
 
-    with pytest.raises(TooManyDeliveries, match="has made 5 deliveries"):
-        drain(limit=5)
+    assert len(drain(limit=2)) == 2
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import pytest
-from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
 from django.test import TestCase
@@ -13,25 +12,10 @@ from django_mqlite import enqueue, handler, handlers
 from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.task_backend.compat import task
 from django_mqlite.testing import drain
-from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import run_worker_process
-from django_mqlite.worker.shutdown import Shutdown
-
-steps = None
-"""What the handler or the task does."""
+from tests.support.steps import FLAVOURS, enqueue_flavour, work
 
 ran: list[str] = []
 """The callbacks that ran, in order."""
-
-
-@task()
-def plain_task():
-    steps()
-
-
-@task()
-async def async_task():
-    await sync_to_async(steps)()
 
 
 @task()
@@ -44,33 +28,6 @@ def parent_task():
 def child_task():
     with transaction.atomic():
         transaction.on_commit(partial(ran.append, "child"))
-
-
-def enqueue_handler(*, atomic=False):
-    handler("default", atomic=atomic)(lambda message: steps())
-    enqueue("default", None)
-
-
-def enqueue_async_handler():
-    async def handle(message):
-        await sync_to_async(steps)()
-
-    handler("default")(handle)
-    enqueue("default", None)
-
-
-FLAVOURS = {
-    "plain": enqueue_handler,
-    "atomic": partial(enqueue_handler, atomic=True),
-    "async": enqueue_async_handler,
-    "task": plain_task.enqueue,
-    "async task": async_task.enqueue,
-}
-
-
-def work():
-    options = WorkerOptions(using="default", queues=("default",), burst=True, threads=1)
-    assert run_worker_process(options, handlers.get_handlers(), Shutdown()).code == 0
 
 
 COMMITTED = pytest.mark.django_db(transaction=True)
@@ -248,9 +205,9 @@ def ended():
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_delivery_ends_as_in_worker(run, make_queue, monkeypatch, case, flavour):
     expected = CASES[case][flavour == "atomic"]
-    monkeypatch.setattr(f"{__name__}.steps", case)
+    monkeypatch.setattr("tests.support.steps.steps", case)
     make_queue("default", max_delivery_count=1)
-    FLAVOURS[flavour]()
+    enqueue_flavour(flavour)
 
     run()
 
