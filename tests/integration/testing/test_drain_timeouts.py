@@ -74,7 +74,7 @@ def test_late_handler_fails_when_it_ends(run, end_of, clock, flavour, seconds, r
 
 
 @pytest.mark.parametrize("flavour", ASYNC_FLAVOURS)
-@pytest.mark.parametrize(("moved", "timeout"), [(61, 60), (0, 0.05)], ids=["clock", "real time"])
+@pytest.mark.parametrize(("moved", "timeout"), [(61, 60), (0, 0.3)], ids=["clock", "real time"])
 def test_coroutine_is_cancelled_at_its_timeout(run, end_of, clock, flavour, moved, timeout):
     async def steps():
         await sync_to_async(make)("a")
@@ -115,7 +115,7 @@ async def cancel_itself():
     raise asyncio.CancelledError("by itself")
 
 
-CANCELLED = [(OVERDUE[0], OVERDUE[1].format(0.05))]
+CANCELLED = [(OVERDUE[0], OVERDUE[1].format(0.3))]
 CANCELLATIONS = {
     wait_for_ever: (CANCELLED, ""),
     clean_up: (CANCELLED, "cleaned up"),
@@ -129,7 +129,7 @@ CANCELLATIONS = {
 @pytest.mark.parametrize("steps", CANCELLATIONS, ids=lambda steps: steps.__name__)
 @pytest.mark.parametrize("run", [WORKER, *DRAINS])
 def test_cancelled_coroutine_ends_as_in_worker(run, end_of, flavour, steps):
-    assert end_of(run, flavour, steps, 0.05) == CANCELLATIONS[steps]
+    assert end_of(run, flavour, steps, 0.3) == CANCELLATIONS[steps]
 
 
 @pytest.mark.parametrize("flavour", ["plain", "atomic", "async"])
