@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 from django.core.checks import CheckMessage, Tags, Warning, register
 from django.db import connections
 from django.db.utils import OperationalError
@@ -145,7 +144,9 @@ def _is_same(file: Path, other: Path | None) -> bool:
 
 
 def file_system_of(directory: Path) -> str:
-    """The type of the file system that the directory is on, '' where that cannot be told."""
+    """Return the type of the file system that the directory is on, or '' if it is unknown."""
+    import psutil  # noqa: PLC0415 - web processes import this module without running its checks
+
     mounted = {
         Path(partition.mountpoint): partition.fstype
         for partition in psutil.disk_partitions(all=True)

@@ -42,3 +42,22 @@ def test_the_sqlite_in_use_is_the_one_that_is_named(engine):
     ((said,),) = execute(engine, "SELECT sqlite_version()")
     assert said == ".".join(map(str, version))
     assert engine.get_database_version() == version
+
+
+def test_setup_of_a_web_process_imports_neither_rich_nor_psutil():
+    code = """
+import sys, django
+from django.conf import settings
+settings.configure(
+    DATABASES={"default": {"ENGINE": "django_mqlite.sqlite3", "NAME": ":memory:"}},
+    INSTALLED_APPS=["django_mqlite"],
+)
+django.setup()
+print("django_mqlite.models" in sys.modules, "rich" in sys.modules, "psutil" in sys.modules)
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == ["True", "False", "False"]

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from django.core.checks import run_checks
 from django.db import OperationalError, connection, connections
@@ -175,7 +176,7 @@ def test_synchronous_off_is_warned_of(monkeypatch, synchronous, expected):
 
 def mounts(monkeypatch, **kinds):
     partitions = [SimpleNamespace(mountpoint=path, fstype=kind) for path, kind in kinds.items()]
-    monkeypatch.setattr(deployment_checks.psutil, "disk_partitions", lambda **_: partitions)
+    monkeypatch.setattr(psutil, "disk_partitions", lambda **_: partitions)
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs", "9p"])
