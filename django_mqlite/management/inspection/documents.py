@@ -6,6 +6,7 @@ from typing import Any
 
 from django_mqlite.message import encode_json
 from django_mqlite.models import Message
+from django_mqlite.timing import moment
 from django_mqlite.types import Explanation
 
 from .output import iso, lines
@@ -33,7 +34,7 @@ def document(message: Message) -> dict[str, Any]:
         "content_type": message.content_type,
         "properties": message.properties,
         **_body(message),
-        "errors": message.errors or [],
+        "errors": _errors(message.errors or []),
         "dead_letter_reason": message.dead_letter_reason,
         "dead_letter_description": message.dead_letter_description,
     }
@@ -56,6 +57,21 @@ def summary(message: Message) -> dict[str, Any]:
 def explained(id: int, why: Explanation) -> str:
     """The sentence with its subject; of one that never was it names the number itself."""
     return lines(why.text if why.code == "never_enqueued" else f"#{id}: {why.text}")
+
+
+ERROR_TIMES = ("started_at", "failed_at")
+
+
+def _errors(stored: Any) -> Any:
+    """Return the stored errors with ISO times; leave alone what another program wrote."""
+    if not isinstance(stored, list):
+        return stored
+    return [_error(error) if isinstance(error, dict) else error for error in stored]
+
+
+def _error(stored: dict[str, Any]) -> dict[str, Any]:
+    times = {name: stored[name] for name in ERROR_TIMES if isinstance(stored.get(name), int)}
+    return stored | {name: iso(moment(epoch_ms)) for name, epoch_ms in times.items()}
 
 
 def _body(message: Message) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def test_json_has_stable_keys_and_no_lock_token(queue):
 
     (error,) = found.pop("errors")
     assert error["message"] == "boom"
+    assert error["started_at"] == error["failed_at"] == "2026-01-01T00:00:00+00:00"
     assert found == {
         "id": message.pk,
         "queue": "jobs",
