@@ -26,12 +26,7 @@ class Command(BaseCommand):
             _take_django_options(subparser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        output = Output(
-            stdout=self.stdout,
-            stderr=self.stderr,
-            as_json=options["json"],
-            color=not options["no_color"],
-        )
+        output = Output(stdout=self.stdout, stderr=self.stderr, as_json=options["json"])
         check_text(options)
         with as_command_error():
             SUBCOMMANDS[options["subcommand"]].run(options, output)

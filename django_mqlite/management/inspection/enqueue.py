@@ -8,7 +8,6 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_mqlite.exceptions import MqliteError
 from django_mqlite.models import Message
 
 from .arguments import age
@@ -58,8 +57,6 @@ def run(options: Mapping[str, Any], output: Output) -> None:
         )
     except json.JSONDecodeError as error:
         raise CommandError(f"DATA is no JSON: {error}. A text needs --text.") from error
-    except MqliteError:
-        raise
     except (TypeError, ValueError, RecursionError) as error:
         raise CommandError(str(error)) from error
     _answer(message, output)

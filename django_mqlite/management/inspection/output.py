@@ -1,4 +1,4 @@
-"""Output of subcommands: rich tables on a terminal, aligned text in a pipe, or JSON."""
+"""Output of subcommands: aligned text or JSON."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -9,10 +9,6 @@ from typing import Any
 
 from django.core.management.base import OutputWrapper
 from django.utils.timezone import localtime
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +18,6 @@ class Output:
     stdout: OutputWrapper
     stderr: OutputWrapper
     as_json: bool = False
-    color: bool = True
 
     def answer(self, document: Any, text: str) -> None:
         """The document as JSON, or the text."""
@@ -40,10 +35,8 @@ class Output:
         cells = [[cell(value) for value in row] for row in rows]
         if self.as_json or not cells:
             self.answer(document, empty)
-        elif self.stdout.isatty():
-            self._write(_rich_table(heads, cells, color=self.color))
         else:
-            self._write(_plain_table(heads, cells))
+            self._write(_table(heads, cells))
 
     def _write(self, text: str) -> None:
         """Write the text; letters that the stream's encoding does not have are escaped."""
@@ -91,18 +84,7 @@ def _shown(letter: str) -> str:
     return letter if letter.isprintable() else ascii(letter)[1:-1]
 
 
-def _plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     table = [heads, *rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)
-
-
-def _rich_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, color: bool) -> str:
-    table = Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in rows:
-        # Text and not str: rich would read [markup] in the user's own words.
-        table.add_row(*map(Text, row))
-    console = Console(force_terminal=True, no_color=not color)
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get()

@@ -6,7 +6,6 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_mqlite.exceptions import MqliteError
 from django_mqlite.models import Subscription
 
 from .output import Output
@@ -29,8 +28,6 @@ def run(options: Mapping[str, Any], output: Output) -> None:
     manager = Subscription.objects.db_manager(options["database"])
     try:
         manager.subscribe(topic, name, filter=options["filter"])
-    except MqliteError:
-        raise
     except ValueError as error:
         raise CommandError(str(error)) from error
     output.answer(

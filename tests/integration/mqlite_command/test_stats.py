@@ -57,6 +57,6 @@ def test_json_has_stable_keys(queue):
     }
 
 
-def test_a_terminal_gets_a_table(queue):
-    assert "─" in mqlite("stats", stdout=Terminal())
+def test_terminal_gets_the_same_table_as_a_pipe(queue):
+    assert mqlite("stats", stdout=Terminal()) == mqlite("stats")
     assert "─" not in mqlite("stats")
