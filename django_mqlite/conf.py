@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from .guard import shown
 from .names import checked_name, suggestion
 from .timing import milliseconds
 from .types import OrderingMode, QueueConfig
@@ -65,7 +66,7 @@ def _queue_name(name: Any) -> str:
 
 def _alias(value: Any, where: str) -> str | None:
     if value is not None and not (isinstance(value, str) and value):
-        raise ImproperlyConfigured(f"{where} must be an alias of DATABASES, not {value!r}")
+        raise ImproperlyConfigured(f"{where} must be an alias of DATABASES, not {shown(value)}")
     return value
 
 
@@ -75,7 +76,7 @@ def _modules(value: Any, where: str) -> tuple[str, ...] | None:
     if not isinstance(value, list | tuple) or not all(map(_is_module_path, value)):
         raise ImproperlyConfigured(
             f"{where} must be a list of modules such as 'shop.handlers', or None for the "
-            f"`handlers` module of each installed app, not {value!r}"
+            f"`handlers` module of each installed app, not {shown(value)}"
         )
     return tuple(value)
 
@@ -101,10 +102,12 @@ def queue_columns(options: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _check_names(raw: Any, known: Iterable[str], where: str) -> None:
     if not isinstance(raw, Mapping):
-        raise ImproperlyConfigured(f"{where} must be a dict, not {raw!r}")
+        raise ImproperlyConfigured(f"{where} must be a dict, not {shown(raw)}")
     for name in raw:
         if name not in known:
-            raise ImproperlyConfigured(f"{where} has no option {name!r}{suggestion(name, known)}")
+            raise ImproperlyConfigured(
+                f"{where} has no option {shown(name)}{suggestion(name, known)}"
+            )
 
 
 def _duration(least: int) -> Callable[[Any, str], int]:
@@ -119,7 +122,7 @@ def _duration(least: int) -> Callable[[Any, str], int]:
 
 def _count(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
-        raise ImproperlyConfigured(f"{where} must be an integer of at least 1, not {value!r}")
+        raise ImproperlyConfigured(f"{where} must be an integer of at least 1, not {shown(value)}")
     return value
 
 
@@ -130,14 +133,14 @@ def _bound(read: Callable[[Any, str], int]) -> Callable[[Any, str], int]:
 
 def _flag(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
-        raise ImproperlyConfigured(f"{where} must be True or False, not {value!r}")
+        raise ImproperlyConfigured(f"{where} must be True or False, not {shown(value)}")
     return value
 
 
 def _ordering_mode(value: Any, where: str) -> str:
     modes = [mode.value for mode in OrderingMode]
     if value not in modes:
-        raise ImproperlyConfigured(f"{where} must be one of {', '.join(modes)}, not {value!r}")
+        raise ImproperlyConfigured(f"{where} must be one of {', '.join(modes)}, not {shown(value)}")
     return str(value)
 
 

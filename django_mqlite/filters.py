@@ -14,6 +14,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
+from .guard import shown
 from .timing import moment
 from .types import NewMessage
 
@@ -79,9 +80,9 @@ NAMES = frozenset(
 def check_filter(expression: str) -> None:
     """Raise ValueError if the expression is not a valid filter; '' matches everything."""
     if not isinstance(expression, str):
-        raise TypeError(f"A filter must be a CEL expression, not {expression!r}.")
+        raise TypeError(f"filter must be a CEL expression, not {shown(expression)}")
     if len(expression) > MAX_FILTER:
-        raise ValueError(f"A filter has at most {MAX_FILTER} characters, not {len(expression)}.")
+        raise ValueError(f"filter must have at most {MAX_FILTER} characters, not {len(expression)}")
     if expression:
         compiled(expression)
 
@@ -133,7 +134,9 @@ def compiled(expression: str) -> Any:
     try:
         program = _cel().compile(expression)
     except ValueError as error:
-        raise ValueError(f"{expression!r} is not a valid CEL expression: {error}") from error
+        raise ValueError(
+            f"filter {shown(expression)} is not a valid CEL expression: {error!s:.300}"
+        ) from error
     code = TEXT.sub(" ", expression)
     if code.count("+") > MAX_ADDITIONS:
         raise ValueError(f"A filter has at most {MAX_ADDITIONS} additions, not {code.count('+')}.")
@@ -141,7 +144,7 @@ def compiled(expression: str) -> Any:
     unknown = sorted(set(program.variables()) - NAMES - bound)
     if unknown:
         raise ValueError(
-            f"The filter {expression!r} uses {', '.join(unknown)}; the variables are "
+            f"filter {shown(expression)} uses {', '.join(unknown):.100}; the variables are "
             f"{', '.join(sorted(NAMES))}."
         )
     return program

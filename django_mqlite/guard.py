@@ -35,6 +35,15 @@ def run_guarded(function: Callable[[], object]) -> None:
     call_guarded(function, log)
 
 
+def shown(value: object) -> str:
+    """Return the `repr` of a value for the text of an error, whatever its `__repr__` does."""
+    return call_guarded(lambda: str.__str__(repr(value))[:100], lambda error: _kind(value))
+
+
+def _kind(value: object) -> str:
+    return f"a value of type {type(value).__name__}"
+
+
 def is_interrupt(error: BaseException) -> bool:
     """Return True if the error is Ctrl-C, which passes every guard.
 

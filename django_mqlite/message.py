@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
+from .arguments import checked_integer, checked_text, encode_text, optional_text
 from .exceptions import MessageTooLarge, PriorityRefused
+from .guard import shown
 from .timing import Duration, epoch_ms, milliseconds
 from .types import MAX_INTEGER, NewMessage
 
@@ -14,7 +16,7 @@ BYTES = "application/octet-stream"
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 TASK = "application/vnd.django-mqlite.task+json"
-"""A call of a task; its subject is the path of the function."""
+"""The content type of a task; the subject is the path of its function."""
 
 TEXT_IN_CHARSET = re.compile(
     r"""\s*text/[^;]*;(?:.*;)?\s*charset\s*=\s*["']?([^\s"';]+)""", re.IGNORECASE
@@ -22,11 +24,11 @@ TEXT_IN_CHARSET = re.compile(
 
 
 def encode(data: Any, content_type: str | None = None) -> tuple[bytes, str]:
-    """The body and content type of `data`: bytes verbatim, str as text, the rest as strict JSON.
+    """Return the body and content type of `data`: bytes, str as text, other values as strict JSON.
 
     Text is UTF-8 unless `content_type` names another charset. Tuples become arrays. Raises
-    ValueError (NaN, infinity, lone surrogates, circular references, letters that the charset does
-    not have) or TypeError (keys that are not strings, values JSON does not have), naming the value.
+    ValueError (NaN, infinity, lone surrogates, circular references, characters that the charset
+    cannot encode) or TypeError (keys that are not strings, values that JSON does not have).
     """
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data), BYTES
@@ -35,24 +37,25 @@ def encode(data: Any, content_type: str | None = None) -> tuple[bytes, str]:
     return encode_json(data, "data").encode(), JSON
 
 
-def encode_text(text: str, name: str) -> bytes:
-    """`text` as UTF-8; a ValueError that names it for lone surrogates."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{name} has a lone surrogate and is not text: {text!r:.100}") from error
-
-
 def _in_charset(text: str, charset: str) -> bytes:
     body = encode_text(text, "data")
+    if charset == "utf-8":
+        return body
     try:
-        return body if charset == "utf-8" else text.encode(charset)
-    except UnicodeEncodeError as error:
-        raise ValueError(f"data has letters that {charset} does not have: {text!r:.100}") from error
+        body = text.encode(charset)
+        is_same = body.decode(charset) == text
+    except ValueError as error:
+        raise ValueError(f"data cannot be encoded in {charset}: {shown(text)}") from error
+    if not is_same:
+        raise ValueError(
+            f"data changes when it is encoded in {charset} and decoded again: {shown(text)}. "
+            "Use utf-8."
+        )
+    return body
 
 
 def charset_of(content_type: str | None) -> str:
-    """The charset that the content type of a text names, else UTF-8; ValueError if unknown."""
+    """Return the charset of a text's content type, by default UTF-8; ValueError if unknown."""
     match = TEXT_IN_CHARSET.match(content_type or "")
     charset = match[1].lower() if match else "utf-8"
     try:
@@ -63,7 +66,7 @@ def charset_of(content_type: str | None) -> str:
 
 
 def encode_json(value: Any, name: str) -> str:
-    """`value` as compact strict JSON text; errors say where in `name` the trouble is."""
+    """Return `value` as compact, strict JSON; errors name the place in `name`."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text.encode()
@@ -77,7 +80,7 @@ def encode_json(value: Any, name: str) -> str:
 
 
 def places(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every value inside, with the path to it; each container once, however often it is met."""
+    """Yield every value inside with its path; each container is visited once."""
     waiting, seen = [(path, value)], set()
     while waiting:
         path, value = waiting.pop()
@@ -93,16 +96,16 @@ def places(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def refuse_keys(value: Any, path: str) -> None:
-    """json.dumps makes "1" of 1 and "null" of None: what came back would not be what went in."""
+    """Raise TypeError for keys that are not strings: json.dumps would change 1 to "1"."""
     for where, item in places(value, path):
         if isinstance(item, dict):
             for key in item:
                 if not isinstance(key, str):
-                    raise TypeError(f"{where} has the key {shown(key)}; keys in JSON are strings")
+                    raise TypeError(f"{where} has the key {shown(key)}: keys in JSON are strings")
 
 
 def refuse(value: Any, path: str) -> None:
-    """Raise for a key or value that JSON does not have, if there is one."""
+    """Raise TypeError or ValueError for the first key or value that JSON does not have."""
     refuse_keys(value, path)
     for where, item in places(value, path):
         leaf = dict.fromkeys(item) if isinstance(item, dict) else item
@@ -111,16 +114,10 @@ def refuse(value: Any, path: str) -> None:
         try:
             json.dumps(leaf, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
+            if isinstance(item, int):
+                raise ValueError(f"{where} has too many digits: {error}") from error
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{where} is {shown(item)}, which JSON does not have") from error
-
-
-def shown(value: object) -> str:
-    """`value` for an error's text, whatever its __repr__ does."""
-    try:
-        return repr(value)[:100]
-    except Exception:  # noqa: BLE001 - the error to tell is another one
-        return f"a {type(value).__name__}"
 
 
 def decode(body: bytes, content_type: str | None) -> Any:
@@ -133,44 +130,43 @@ def decode(body: bytes, content_type: str | None) -> Any:
     return body
 
 
-MAX_TEXT = 1024
 MAX_PROPERTIES = 65_536
-"""Bytes of all of them as JSON. Filters read them; large data belongs into the body."""
+"""The size of all properties as JSON. Filters read them; large data belongs in the body."""
 LAST_VISIBLE_AT = 221_845_392_000_000
-"""The year 9000: a time to live counted from there still ends within Python's datetime."""
+"""The year 9000, so that a time to live which starts there ends within the range of datetime."""
 
 
 class MessageOptions(TypedDict, total=False):
     """The options of enqueue() besides queue and data; durations are timedeltas or seconds."""
 
     delay: Duration | None
-    """Deliver it after so long; not together with `visible_at`."""
+    """Deliver the message after this delay. Not together with `visible_at`."""
     visible_at: datetime | None
-    """Deliver it at this moment, an aware datetime."""
+    """Deliver the message at this time, an aware datetime."""
     ttl: Duration | None
-    """How long it may wait, counted from its delivery time; the queue's is the ceiling."""
+    """The time to live, from its delivery time; limited by the queue's."""
     priority: int
-    """Higher goes first; not together with `group_id`, nor in a `strict_fifo` queue."""
+    """Higher is delivered first. Not with `group_id`, and not in a `strict_fifo` queue."""
     max_delivery_count: int | None
-    """Its own bound, by default the queue's."""
+    """The delivery limit, by default the queue's."""
     message_id: str | None
-    """Your id for it, also the key of deduplication."""
+    """Your own id of the message, which is also the deduplication key."""
     correlation_id: str | None
-    """Handed through."""
+    """Not used by the queue."""
     reply_to: str | None
-    """Handed through."""
+    """Not used by the queue."""
     group_id: str | None
-    """Messages of a group are handled one after the other, in order."""
+    """Messages of a group are delivered in order, one at a time."""
     subject: str | None
-    """What it is about; filters may ask for it."""
+    """A text to filter by and to search for."""
     content_type: str | None
-    """Needed only where the data does not say it. A str becomes text in the charset it names."""
+    """By default that of the data. A str is encoded in the charset that it names."""
     properties: Mapping[str, str] | None
-    """Handed through; filters may ask for them. Together at most 64 KiB as JSON."""
+    """Not used by the queue, except in filters. At most 64 KiB together as JSON."""
 
 
 class Draft:
-    """The data of a message with options of its own, for enqueue_many()."""
+    """The data and options of one message, for enqueue_many()."""
 
     def __init__(self, data: Any, **options: Unpack[MessageOptions]) -> None:
         self.data = data
@@ -195,64 +191,41 @@ def draft(  # noqa: PLR0913 - the arguments are the message
     content_type: str | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> NewMessage:
-    """The message as the store takes it, or a ValueError or TypeError that names the argument."""
-    content_type = _text(content_type, "content_type")
+    """Validate a message; raise a ValueError or TypeError that names the argument."""
+    content_type = optional_text(content_type, "content_type")
     body, own_type = encode(data, content_type)
     if len(body) > max_body_bytes:
         raise MessageTooLarge(len(body), max_body_bytes)
     if delay is not None and visible_at is not None:
-        raise ValueError("delay and visible_at say the same thing: pass one of them")
+        raise ValueError("Pass either delay or visible_at, not both.")
     if group_id is not None and priority != 0:
         raise PriorityRefused(queue)
     return NewMessage(
-        queue=_required_text(queue, "queue"),
+        queue=checked_text(queue, "queue"),
         body=body,
         content_type=content_type or own_type,
         delay_ms=0 if delay is None else milliseconds(delay, "delay"),
         visible_at=None if visible_at is None else _visible_at(visible_at),
         ttl_ms=0 if ttl is None else milliseconds(ttl, "ttl", least=1),
-        priority=_integer(priority, "priority", least=-MAX_INTEGER),
+        priority=checked_integer(priority, "priority", least=-MAX_INTEGER),
         max_delivery_count=0
         if max_delivery_count is None
-        else _integer(max_delivery_count, "max_delivery_count", least=1),
-        message_id=_text(message_id, "message_id"),
-        correlation_id=_text(correlation_id, "correlation_id"),
-        reply_to=_text(reply_to, "reply_to"),
-        group_id=_text(group_id, "group_id"),
-        subject=_text(subject, "subject"),
+        else checked_integer(max_delivery_count, "max_delivery_count"),
+        message_id=optional_text(message_id, "message_id"),
+        correlation_id=optional_text(correlation_id, "correlation_id"),
+        reply_to=optional_text(reply_to, "reply_to"),
+        group_id=optional_text(group_id, "group_id"),
+        subject=optional_text(subject, "subject"),
         properties=_properties(properties),
     )
 
 
-def _text(value: str | None, name: str) -> str | None:
-    return None if value is None else _required_text(value, name)
-
-
-def _required_text(value: str, name: str) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{name} is a str, not {value!r}")
-    if not 0 < len(value) <= MAX_TEXT:
-        raise ValueError(f"{name} has 1 to {MAX_TEXT} characters, not {len(value)}")
-    encode_text(value, name)
-    if "\0" in value:
-        raise ValueError(f"{name} has a NUL character, which SQLite cuts text at: {value!r}")
-    return value
-
-
-def _integer(value: int, name: str, *, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} is an int, not {value!r}")
-    if not least <= value <= MAX_INTEGER:
-        raise ValueError(f"{name} must be between {least} and {MAX_INTEGER}, not {value}")
-    return value
-
-
 def _visible_at(value: datetime) -> int:
     if not isinstance(value, datetime):
-        raise TypeError(f"visible_at is an aware datetime, not {value!r}")
+        raise TypeError(f"visible_at must be an aware datetime, not {shown(value)}")
     at = epoch_ms(value)
     if not 0 < at <= LAST_VISIBLE_AT:
-        raise ValueError(f"visible_at is between 1970 and the year 9000, not {value!r}")
+        raise ValueError(f"visible_at must be between 1970 and the year 9000, not {value!r}")
     return at
 
 
@@ -260,10 +233,10 @@ def _properties(value: Mapping[str, str] | None) -> str | None:
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise TypeError(f"properties is a mapping, not {value!r}")
+        raise TypeError(f"properties must be a mapping, not {shown(value)}")
     for key, item in value.items():
         if not isinstance(key, str) or not isinstance(item, str):
-            raise TypeError(f"properties maps str to str, not {key!r} to {item!r}")
+            raise TypeError(f"properties must map str to str, not {shown(key)} to {shown(item)}")
     encoded = encode_json(dict(value), "properties")
     if (size := len(encoded.encode())) > MAX_PROPERTIES:
         raise ValueError(

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from .guard import shown
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -15,10 +17,10 @@ def checked_name(name: str) -> str:
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(
-            f'Invalid queue name {name!r}: use 1 to 128 letters, digits, ".", "_" or "-", starting '
-            "with a letter or digit"
+            f"Invalid queue name {shown(name)}: use 1 to 128 letters, digits, "
+            '".", "_" or "-", starting with a letter or digit'
         )
-    return name
+    return str.__str__(name)
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Protocol
 
+from .guard import shown
+
 
 class Clock(Protocol):
     """The interface of a clock."""
@@ -103,11 +105,11 @@ def milliseconds(value: Duration, name: str, *, least: int = 0) -> int:
     than `least` milliseconds and for more than a hundred years; both name the argument.
     """
     if isinstance(value, bool) or not isinstance(value, timedelta | int | float):
-        raise TypeError(f"{name} must be a timedelta or a number of seconds, not {value!r}")
+        raise TypeError(f"{name} must be a timedelta or a number of seconds, not {shown(value)}")
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if not least / 1000 <= seconds <= MAX_DURATION_MS / 1000:  # NaN fails this as well
         minimum = f"at least {least / 1000:g} s" if least else "not negative"
-        raise ValueError(f"{name} must be {minimum} and at most 100 years, not {value!r}")
+        raise ValueError(f"{name} must be {minimum} and at most 100 years, not {shown(value)}")
     length = value if isinstance(value, timedelta) else timedelta(seconds=value)
     return -(-length // MILLISECOND) or int(seconds > 0)
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import connections
 
-from django_mqlite.message import encode_text
+from django_mqlite.arguments import encode_text
 from django_mqlite.timing import MAX_DURATION_MS
 from django_mqlite.types import MAX_INTEGER
 

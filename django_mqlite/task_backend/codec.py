@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..exceptions import MessageTooLarge
-from ..message import encode_json, shown
+from ..guard import shown
+from ..message import encode_json
 
 MAX_DEPTH = 100
 """Containers in containers: what is read in a worker has to fit on the stack there."""

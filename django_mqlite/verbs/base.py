@@ -17,7 +17,7 @@ from ..store import sqlite as store
 from ..store.sqlite.base import MessageRow
 from ..store.sqlite.enqueue import Stored
 from ..timing import Duration, milliseconds, moment
-from ..types import MAX_INTEGER, NewMessage
+from ..types import NewMessage
 from .guarded import GuardedQuerySet
 
 
@@ -200,13 +200,6 @@ def require_queue(connection: Any, queue: str) -> None:
     """Raise QueueNotFound if there is no such queue."""
     if not store.claim.queue_exists(connection, queue):
         raise QueueNotFound(queue, store.queues.queue_names(connection))
-
-
-def positive(value: int, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} is an int, not {value!r}")
-    if not 0 < value <= MAX_INTEGER:
-        raise ValueError(f"{name} must be between 1 and {MAX_INTEGER}, not {value}")
 
 
 def lock_ms(lock_duration: Duration | None) -> int | None:

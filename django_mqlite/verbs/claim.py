@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from .. import timing
+from ..arguments import checked_ids, checked_integer, checked_text, optional_text
 from ..doorbell import ring_doorbell
 from ..exceptions import QueueNotFound, TransactionRefused
 from ..store import sqlite as store
@@ -16,7 +17,7 @@ from ..timing import Duration
 from ..transactions import after_commit, in_callers_transaction, write_transaction
 from ..types import Rejection
 from .any_text import retry_with_any_text
-from .base import M, from_rows, from_worker_rows, lock_ms, positive, require_queue
+from .base import M, from_rows, from_worker_rows, lock_ms, require_queue
 from .settle import Settlement, SettleVerbs, restoring_states, settle
 
 
@@ -102,9 +103,12 @@ class ClaimVerbs(SettleVerbs[M]):
 
         Raises QueueNotFound, and TransactionRefused inside the caller's `atomic()`.
         """
-        positive(limit, "limit")
+        queue = checked_text(queue, "queue")
         claim = Claim(
-            limit=limit, worker=worker, lock_ms=lock_ms(lock_duration), attempt_id=attempt_id
+            limit=checked_integer(limit, "limit"),
+            worker=optional_text(worker, "worker"),
+            lock_ms=lock_ms(lock_duration),
+            attempt_id=optional_text(attempt_id, "attempt_id"),
         )
         while True:
             with self._claiming() as connection:
@@ -127,7 +131,9 @@ class ClaimVerbs(SettleVerbs[M]):
         Each claim counts a delivery. Raises QueueNotFound, and TransactionRefused inside the
         caller's `atomic()`.
         """
-        requested_ids = list(ids)
+        queue = checked_text(queue, "queue")
+        worker = optional_text(worker, "worker")
+        requested_ids = checked_ids(ids)
         lock_duration_ms = lock_ms(lock_duration)
         with self._claiming() as connection:
             require_queue(connection, queue)
@@ -149,7 +155,8 @@ class ClaimVerbs(SettleVerbs[M]):
         Each message is delivered at most once: it is lost if the caller fails to handle it. In the
         caller's transaction the messages are deleted with its commit. Raises QueueNotFound.
         """
-        positive(limit, "limit")
+        queue = checked_text(queue, "queue")
+        limit = checked_integer(limit, "limit")
         with write_transaction(self.database) as (connection, now):
             rows = store.claim.claim_and_delete(connection, queue, now=now, limit=limit)
             if not rows:

@@ -12,15 +12,17 @@ from django.db.models import F, Func
 from django.db.models.functions import Cast
 
 from .. import signals, timing
+from ..arguments import checked_ids, checked_integer, checked_text, optional_text
 from ..doorbell import ring_doorbell
 from ..exceptions import GroupRequired
+from ..guard import shown
 from ..signals import send_count_after_commit
 from ..store import sqlite as store
 from ..store.sqlite.dead_letters import Redelivery
 from ..timing import Duration, milliseconds, moment
 from ..transactions import after_commit, write_transaction, yield_to_other_writers
-from ..types import BulkCount, clamped
-from .base import BATCH, M, Verbs, from_rows, positive, require_queue
+from ..types import BulkCount
+from .base import BATCH, M, Verbs, from_rows, require_queue
 
 BatchAction = Callable[[Sequence[int]], BulkCount]
 """A redrive or purge of one batch; it returns how many of the ids were dead letters."""
@@ -54,10 +56,12 @@ class DeadLetterVerbs(Verbs[M]):
 
         `older_than` and `reason` as in redrive_queue() and purge_queue(). Raises QueueNotFound.
         """
+        queue = checked_text(queue, "queue")
+        reason = optional_text(reason, "reason")
         require_queue(self.connection, queue)
         letters = self.using(self.database).filter(queue=queue)
         if ids is not None:
-            letters = letters.filter(pk__in=set(map(clamped, ids)))
+            letters = letters.filter(pk__in=checked_ids(ids))
         if older_than is not None:
             letters = letters.filter(finished_at__lte=moment(_finished_before(older_than)))
         if reason is not None:
@@ -153,7 +157,8 @@ class DeadLetterVerbs(Verbs[M]):
 
     def peek(self, queue: str, *, limit: int = 10) -> list[M]:
         """Return the oldest dead letters of `queue`. Raises QueueNotFound."""
-        positive(limit, "limit")
+        queue = checked_text(queue, "queue")
+        limit = checked_integer(limit, "limit")
         connection = self.connection
         rows = store.find.peek_dead_letters(connection, queue, limit=limit)
         if not rows:
@@ -161,7 +166,7 @@ class DeadLetterVerbs(Verbs[M]):
         return from_rows(self.model, self.database, rows)
 
     def _in_batches(self, ids: Iterable[int], action: BatchAction) -> BulkCount:
-        unique_ids = list(dict.fromkeys(ids))  # a repeated id would be copied twice
+        unique_ids = checked_ids(ids)  # a repeated id would be copied twice
         done = BulkCount()
         for start in range(0, len(unique_ids), BATCH):
             with yield_to_other_writers(self.database):
@@ -169,9 +174,11 @@ class DeadLetterVerbs(Verbs[M]):
         return done
 
     def _in_queue(self, queue: str, selection: Selection, action: BatchAction) -> BulkCount:
+        queue = checked_text(queue, "queue")
+        reason = optional_text(selection.reason, "reason")
         limit = selection.limit
         if limit is not None:
-            positive(limit, "limit")
+            limit = checked_integer(limit, "limit")
         finished_before = self._last_finished_at(queue, selection.older_than)
         done, last = BulkCount(), (-1, 0)
         while limit is None or done < limit:
@@ -182,7 +189,7 @@ class DeadLetterVerbs(Verbs[M]):
                 finished_before=finished_before,
                 after_finished_at=last[0],
                 after_id=last[1],
-                reason=selection.reason,
+                reason=reason,
                 limit=batch_size,
             )
             if batch:
@@ -211,6 +218,7 @@ class DeadLetterVerbs(Verbs[M]):
         self, into: str | None, rate: float | None, delay_ms: int = 0
     ) -> BatchAction:
         """Return a function that redrives a batch; the rate continues from batch to batch."""
+        into = optional_text(into, "into")
         if into is not None:
             require_queue(self.connection, into)
         interval_ms = 0.0 if rate is None else 1000 / _checked_rate(rate)
@@ -261,10 +269,10 @@ def _finished_before(older_than: Duration) -> int:
 def _checked_rate(rate: float) -> float:
     """Return the rate. Less than one message per hour is taken for a mistake."""
     if isinstance(rate, bool) or not isinstance(rate, int | float):
-        raise TypeError(f"rate must be a number of messages per second, not {rate!r}.")
+        raise TypeError(f"rate must be a number of messages per second, not {shown(rate)}.")
     if not 1 / 3600 <= rate <= 1_000_000:  # NaN fails this as well
         raise ValueError(
-            f"rate must be between 1/3600 and 1,000,000 messages per second, not {rate!r}."
+            f"rate must be between 1/3600 and 1,000,000 messages per second, not {shown(rate)}."
         )
     return rate
 

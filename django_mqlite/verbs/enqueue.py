@@ -6,10 +6,12 @@ from functools import partial
 from secrets import token_hex
 from typing import Any, Unpack
 
+from ..arguments import checked_text
 from ..conf import get_settings
 from ..doorbell import ring_doorbell
 from ..exceptions import DuplicateConflict, TopicNotFound
 from ..filters import matches, names_of
+from ..guard import shown
 from ..message import Draft, MessageOptions, draft
 from ..names import suggestion
 from ..store import sqlite as store
@@ -126,8 +128,9 @@ class EnqueueVerbs(Verbs[M]):
         deduplication window, a key that was used with other data does not stop the others: the
         result has a DuplicateConflict in its place. Raises the errors of enqueue().
         """
-        if isinstance(items, str | bytes | Mapping):
-            raise TypeError(f"items must be a sequence of messages, not one {type(items).__name__}")
+        queue = checked_text(queue, "queue")
+        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+            raise TypeError(f"items must be a sequence of messages, not {shown(items)}")
         news = [
             self._new_message(queue, item.data, {**common, **item.options})
             if isinstance(item, Draft)
@@ -149,6 +152,7 @@ class EnqueueVerbs(Verbs[M]):
         own `id`. Returns [] if no filter matches. A filter that fails is logged and does not match.
         Raises TopicNotFound, and the errors of enqueue().
         """
+        topic = checked_text(topic, "topic")
         if options.get("message_id") is None:
             options["message_id"] = token_hex(16)
         message = self._new_message(topic, data, options)

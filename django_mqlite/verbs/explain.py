@@ -16,7 +16,7 @@ from ..store import sqlite as store
 from ..store.sqlite.explain import COUNT_AHEAD_TO, LastSettlement, MessageStatus
 from ..store.sqlite.settle import RECEIPT_LIFE_MS
 from ..timing import iso
-from ..types import Explanation, State, WorkerRecord, clamped
+from ..types import Explanation, State, WorkerRecord
 from .workers import is_live, registered_workers
 
 
@@ -51,14 +51,14 @@ class DeletedMessage:
 
 def explain(connection: Any, id: int) -> Explanation:
     """Return why the message has not run, what holds it, or what became of it. Reads only."""
-    message = store.explain.message_status(connection, clamped(id))
+    message = store.explain.message_status(connection, id)
     if message is not None:
         return explain_status(message, _read_context(connection, message))
-    before, after = store.explain.neighbours(connection, clamped(id))
+    before, after = store.explain.neighbours(connection, id)
     deleted = DeletedMessage(
         id=id,
         newest_id=store.explain.newest_id(connection),
-        settlement=store.explain.last_settlement(connection, clamped(id)),
+        settlement=store.explain.last_settlement(connection, id),
         enqueued_after=before,
         enqueued_before=after,
     )

@@ -2,9 +2,11 @@
 
 import re
 
+from ..arguments import checked_id, checked_integer, checked_text, encode_text, optional_text
+from ..guard import shown
 from ..store import sqlite as store
-from ..types import MAX_INTEGER, Explanation, Page, State, clamped
-from .base import M, Verbs, from_rows, positive, require_queue
+from ..types import MAX_INTEGER, Explanation, Page, State
+from .base import M, Verbs, from_rows, require_queue
 from .explain import explain
 
 POSITION = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
@@ -19,7 +21,8 @@ class FindVerbs(Verbs[M]):
         Claimable messages come first, then those that are blocked by another message of their
         group. Raises QueueNotFound.
         """
-        positive(limit, "limit")
+        queue = checked_text(queue, "queue")
+        limit = checked_integer(limit, "limit")
         connection = self.connection
         rows = store.find.peek(connection, queue, limit=limit)
         if not rows:
@@ -32,7 +35,7 @@ class FindVerbs(Verbs[M]):
 
         The cost does not depend on the number of messages. The message may be deleted.
         """
-        return explain(self.connection, id)
+        return explain(self.connection, checked_id(id))
 
     def find(
         self,
@@ -57,9 +60,14 @@ class FindVerbs(Verbs[M]):
         The cost of a page does not depend on the number of messages. Raises QueueNotFound, and
         ValueError for an invalid state or position.
         """
-        positive(limit, "limit")
-        if state is not None and state not in set(State):
-            raise ValueError(f"{state!r} is not a state: use {', '.join(State)}.")
+        limit = checked_integer(limit, "limit")
+        if state is not None and not (isinstance(state, str) and state in set(State)):
+            raise ValueError(f"state must be one of {', '.join(State)}, not {shown(state)}")
+        queue = optional_text(queue, "queue")
+        group = optional_text(group, "group")
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"text must be a str, not {shown(text)}")
+        encode_text(text or "", "text")
         connection = self.connection
         if queue is not None:
             require_queue(connection, queue)
@@ -76,11 +84,13 @@ class FindVerbs(Verbs[M]):
 
     def arrivals(self, after: int, *, queue: str | None = None, limit: int = 100) -> list[M]:
         """Return the first messages with ids above `after`, sorted. Raises QueueNotFound."""
-        positive(limit, "limit")
+        queue = optional_text(queue, "queue")
+        limit = checked_integer(limit, "limit")
+        after = checked_id(after, "after")
         connection = self.connection
         if queue is not None:
             require_queue(connection, queue)
-        rows = store.find.arrivals(connection, queue, after=clamped(after), limit=limit)
+        rows = store.find.arrivals(connection, queue, after=after, limit=limit)
         return from_rows(self.model, self.database, rows)
 
     def data_version(self) -> int:
@@ -94,9 +104,9 @@ class FindVerbs(Verbs[M]):
 def _parse_position(text: str | None) -> store.find.Position:
     if text is None:
         return store.find.Position()
-    match = POSITION.fullmatch(text)
+    match = POSITION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"{text!r} is not a position in a list: pass the `next` of a page.")
+        raise ValueError(f"after must be the `next` of a page, not {shown(text)}")
     return store.find.Position(int(match[1]), int(match[2]) - 1)
 
 

@@ -2,11 +2,13 @@
 
 from functools import partial
 
+from ..arguments import checked_id, checked_text
 from ..doorbell import ring_doorbell
+from ..guard import shown
 from ..signals import send_released_after_commit
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
-from ..types import clamped, fingerprint
+from ..types import fingerprint
 from .any_text import retry_with_any_text
 from .base import M, Verbs
 
@@ -17,7 +19,7 @@ class OperationVerbs(Verbs[M]):
     def cancel(self, id: int) -> bool:
         """Delete a scheduled message that was never delivered; return False for any other."""
         with write_transaction(self.database) as (connection, _):
-            return store.operations.CANCEL.run(connection, id=clamped(id)) > 0
+            return store.operations.CANCEL.run(connection, id=checked_id(id)) > 0
 
     def run_now(self, id: int) -> bool:
         """Make a scheduled message claimable; return False if the message is not scheduled.
@@ -26,7 +28,7 @@ class OperationVerbs(Verbs[M]):
         its expiry time.
         """
         with write_transaction(self.database) as (connection, now):
-            activated = store.operations.RUN_NOW.run(connection, id=clamped(id), now=now) > 0
+            activated = store.operations.RUN_NOW.run(connection, id=checked_id(id), now=now) > 0
             if activated:
                 after_commit(self.database, partial(ring_doorbell, self.database))
         return activated
@@ -41,9 +43,12 @@ class OperationVerbs(Verbs[M]):
         The delivery counts: at its delivery limit the message becomes a dead letter. `reason` is
         recorded in `errors`. The former holder gets LockLost when it settles the message.
         """
-        using = self.database
+        id, using = checked_id(id), self.database
+        reason = checked_text(reason, "reason")
+        if not isinstance(seen, str):
+            raise TypeError(f"seen must be a str, not {shown(seen)}")
         with write_transaction(using) as (connection, now):
-            token = store.release.HELD_TOKEN.value(connection, id=clamped(id))
+            token = store.release.HELD_TOKEN.value(connection, id=id)
             if token is None or fingerprint(token) != seen:
                 return False
             released = store.release.release_lease(connection, id, token, reason=reason, now=now)

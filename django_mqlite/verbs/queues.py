@@ -7,6 +7,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from .. import timing
+from ..arguments import checked_text
 from ..conf import get_settings, queue_columns, queue_config
 from ..doorbell import ring_doorbell
 from ..exceptions import NameConflict, QueueNotFound
@@ -32,6 +33,7 @@ class QueueVerbs(Verbs[M]):
         name, and ImproperlyConfigured for an invalid option, or if the queue has messages and
         would become strict_fifo or cease to be it.
         """
+        name = checked_name(name)
         self.declare(name, queue_config(options, f"queue {name!r}"))
         return self.get(name=name)
 
@@ -40,6 +42,7 @@ class QueueVerbs(Verbs[M]):
 
         Raises QueueNotFound, and ImproperlyConfigured as create_queue() does.
         """
+        name = checked_text(name, "name")
         columns = queue_columns(options, f"queue {name!r}")
         with write_transaction(self.database) as (connection, now):
             config = store.queues.queue_config(connection, name)
@@ -64,7 +67,7 @@ class QueueVerbs(Verbs[M]):
 
     def declare(self, name: str, config: QueueConfig) -> bool:
         """Create the queue or change its row to `config`; return whether anything was written."""
-        checked_name(name)
+        name = checked_name(name)
         with write_transaction(self.database) as (connection, now):
             owner = store.topics.NAME_OWNER.value(connection, name=name)
             if owner not in (None, f"a {config.kind}"):
@@ -109,6 +112,7 @@ class QueueVerbs(Verbs[M]):
 
     def named(self, name: str) -> M:
         """Return the queue with this name. Raises QueueNotFound, which suggests a similar name."""
+        name = checked_text(name, "name")
         require_queue(self.connection, name)
         return self.get(name=name)
 

@@ -1,6 +1,6 @@
 """Settle and renew leases."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -8,12 +8,14 @@ from random import random
 from typing import Any
 
 from .. import signals
+from ..arguments import checked_integer
 from ..doorbell import ring_doorbell
 from ..exceptions import ErrorDetails, describe_error, is_error, remembered
+from ..guard import shown
 from ..signals import send_after_commit
 from ..store import sqlite as store
 from ..store.sqlite.settle import SettleResult
-from ..timing import Duration, epoch_ms, moment
+from ..timing import MAX_DURATION_MS, Duration, epoch_ms, moment
 from ..transactions import after_commit, write_transaction
 from ..types import Abandonment, Completion, Deferral, Lease, Outcome, Rejection, State
 from .base import M, Verbs, lock_ms
@@ -166,7 +168,7 @@ class SettleVerbs(Verbs[M]):
         Repeating the call within 30 minutes returns True again and changes nothing. Raises
         ValueError for messages of another database.
         """
-        self._check_database(messages)
+        self._check_messages(messages)
         settlements = [Settlement(message=message, outcome=Completion()) for message in messages]
         with restoring_states(settlements), write_transaction(self.database) as (connection, now):
             return settle(connection, settlements, now=now)
@@ -185,7 +187,7 @@ class SettleVerbs(Verbs[M]):
         renewed. Repeating the call renews again. Raises ValueError for messages of another
         database.
         """
-        self._check_database(messages)
+        self._check_messages(messages)
         leases = [lease for message in messages if (lease := message.lease)]
         until = self.renew_leases(leases, lock_duration, at_least_ms=at_least_ms)
         for message in messages:
@@ -202,6 +204,7 @@ class SettleVerbs(Verbs[M]):
     ) -> dict[Lease, int]:
         """Renew leases without their messages; return the deadlines of those that still held."""
         lock_duration_ms = lock_ms(lock_duration)
+        at_least_ms = checked_integer(at_least_ms, "at_least_ms", least=0, most=MAX_DURATION_MS)
         with write_transaction(self.database) as (connection, now):
             return store.settle.renew(
                 connection,
@@ -211,7 +214,11 @@ class SettleVerbs(Verbs[M]):
                 at_least=at_least_ms,
             )
 
-    def _check_database(self, messages: Iterable[Any]) -> None:
+    def _check_messages(self, messages: Any) -> None:
+        if not isinstance(messages, Sequence) or not all(
+            isinstance(message, self.model._meta.concrete_model or ()) for message in messages
+        ):
+            raise TypeError(f"messages must be a list of claimed messages, not {shown(messages)}")
         for message in messages:
             if message._state.db not in (None, self.database):
                 raise ValueError(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..arguments import checked_text
 from ..conf import queue_config
 from ..exceptions import NameConflict
 from ..filters import check_filter
@@ -24,8 +25,8 @@ class TopicVerbs(Verbs[M]):
         Raises NameConflict if one of the names is taken, and ValueError for an invalid name or
         filter; nothing is stored in either case.
         """
-        checked_name(topic)
-        checked_name(subscription)
+        topic = checked_name(topic)
+        subscription = checked_name(subscription)
         check_filter(filter)
         config = queue_config(options, f"subscription {subscription!r}", kind="subscription")
         with write_transaction(self.database) as (connection, now):
@@ -47,6 +48,7 @@ class TopicVerbs(Verbs[M]):
         The messages are deleted in batches, each in its own transaction. An interrupted call
         leaves a queue without a subscription; call it again to delete the rest.
         """
+        subscription = checked_text(subscription, "subscription")
         with write_transaction(self.database) as (connection, _):
             known = store.topics.UNSUBSCRIBE.run(connection, subscription=subscription) > 0
         while self._empty_queue(subscription) == BATCH:

@@ -74,7 +74,7 @@ def test_zero_delay_is_a_value():
 
 
 def test_zero_delay_beside_visible_at_is_still_both():
-    with pytest.raises(ValueError, match="delay and visible_at"):
+    with pytest.raises(ValueError, match="either delay or visible_at"):
         drafted(delay=0, visible_at=datetime(2026, 1, 1, tzinfo=UTC))
 
 
@@ -177,19 +177,19 @@ def test_a_text_up_to_1024_characters_arrives(name, value):
 @pytest.mark.parametrize("name", [*TEXTS, "queue"])
 @pytest.mark.parametrize("value", [1, 1.5, True, b"bytes", ["a"], object()])
 def test_what_is_no_text_is_a_type_error_that_names_the_argument(name, value):
-    with pytest.raises(TypeError, match=f"^{name} is a str"):
+    with pytest.raises(TypeError, match=f"^{name} must be a str"):
         drafted(**{name: value})
 
 
 @pytest.mark.parametrize("name", [*TEXTS, "queue"])
 @pytest.mark.parametrize("value", ["", "x" * 1_025, "a\0b", "\0", "a\ud800b"])
 def test_a_text_that_cannot_be_stored_is_a_value_error_that_names_the_argument(name, value):
-    with pytest.raises(ValueError, match=f"^{name} has "):
+    with pytest.raises(ValueError, match=f"^{name} must "):
         drafted(**{name: value})
 
 
 def test_no_queue_is_a_type_error_that_names_the_argument():
-    with pytest.raises(TypeError, match=r"^queue is a str"):
+    with pytest.raises(TypeError, match=r"^queue must be a str"):
         drafted(queue=None)
 
 
@@ -200,7 +200,7 @@ def test_any_mapping_of_str_to_str_will_do_and_an_empty_one_is_kept():
 
 @pytest.mark.parametrize("value", [{"a": 1}, {1: "a"}, {"a": None}, {"a": b"b"}, {None: "a"}])
 def test_properties_that_are_not_str_to_str_are_a_type_error(value):
-    with pytest.raises(TypeError, match=r"^properties maps str to str"):
+    with pytest.raises(TypeError, match=r"^properties must map str to str"):
         drafted(properties=value)
 
 

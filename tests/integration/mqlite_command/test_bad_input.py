@@ -63,7 +63,7 @@ def test_a_bad_argument_is_named(queue, arguments, said):
     [("why",), ("show",), ("peek",), ("list",), ("list", "--search"), ("enqueue", "jobs")],
 )
 def test_bytes_that_are_no_text_are_told(queue, arguments):
-    with pytest.raises(CommandError, match="an argument has a lone surrogate and is not text"):
+    with pytest.raises(CommandError, match="an argument must not have lone surrogates"):
         mqlite(*arguments, os.fsdecode(b"order-\xff"))
 
 

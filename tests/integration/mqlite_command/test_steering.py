@@ -221,7 +221,7 @@ def test_a_bar_shows_how_far_it_has_come_on_a_terminal_and_not_in_the_answer(que
     ("arguments", "said"),
     [
         (("list", "--state", "asleep"), "invalid choice: 'asleep'"),
-        (("list", "--after", "x"), "'x' is not a position in a list"),
+        (("list", "--after", "x"), "after must be the `next` of a page"),
         (("list", "job"), "Did you mean 'jobs'"),
         (("list", "--limit", "0"), "0 is not between 1 and"),
         (("why",), "required: ID"),
