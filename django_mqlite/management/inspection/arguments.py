@@ -16,10 +16,13 @@ AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)")
 
 
 def age(text: str) -> timedelta:
-    """A length of time as people write it: 90, 90s, 15m, 1.5h, 2d, 1w."""
+    """Return a duration as people write it: 90, 90s, 15m, 1.5h, 2d, 1w."""
     match = AGE.fullmatch(text)
     if match is None:
-        raise ArgumentTypeError(f"{text!r} is no length of time; write 90s, 15m, 1h, 2d or 1w")
+        raise ArgumentTypeError(
+            f"Invalid duration {text!r}: use seconds, or a number with a unit, "
+            "such as 90s, 15m, 2h or 7d."
+        )
     number, unit = match.groups()
     value = float(number) * UNITS[unit or "s"]
     try:

@@ -20,7 +20,7 @@ HEADS = ("id", "queue", "state", "group", "subject", "deliveries", "enqueued", "
 def add_arguments(parser: ArgumentParser) -> None:
     """[QUEUE] [--state S] [--group G] [--search TEXT] [--limit N] [--after PLACE]"""
     parser.add_argument("queue", nargs="?", metavar="QUEUE", help="default: all")
-    parser.add_argument("--state", choices=[state.value for state in State])
+    parser.add_argument("--state", type=_state, choices=[state.value for state in State])
     parser.add_argument("--group", metavar="ID", help="of this group")
     parser.add_argument(
         "--search",
@@ -68,3 +68,8 @@ def _row(message: Message) -> list[Any]:
         message.enqueued_at,
         message.dead_letter_reason,
     ]
+
+
+def _state(text: str) -> str:
+    """Return the stored value of a state; dead-lettered messages have three spellings."""
+    return State.DEAD_LETTERED.value if text in ("dead", "dead-lettered") else text

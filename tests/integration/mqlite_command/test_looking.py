@@ -302,3 +302,13 @@ def test_stats_are_watched_until_ctrl_c(queue, looks):
     assert on_terminal.count("\x1b[2J\x1b[H") == 2
     active = [json.loads(each)["queues"][0]["counts"]["active"] for each in documents]
     assert active == [2, 3]
+
+
+@pytest.mark.parametrize("spelling", ["dead", "dead-lettered", "dead_lettered"])
+def test_list_accepts_every_spelling_of_dead_lettered(queue, spelling):
+    message = enqueue_and_claim("jobs", 1)
+    message.reject("NoStock")
+
+    (found,) = answer("list", "--state", spelling)["messages"]
+
+    assert (found["id"], found["state"]) == (message.pk, "dead_lettered")

@@ -241,7 +241,7 @@ def test_a_bar_shows_how_far_it_has_come_on_a_terminal_and_not_in_the_answer(que
         (("enqueue", "jobs", "1", "--priority", "high"), "invalid int value"),
         (("enqueue", "jobs", "1", "--priority", 2**63), "priority"),
         (("enqueue", "jobs", "1", "--group", "g", "--priority", "1"), "priority"),
-        (("enqueue", "jobs", "1", "--delay", "later"), "'later' is no length of time"),
+        (("enqueue", "jobs", "1", "--delay", "later"), "Invalid duration 'later': use seconds"),
         (("cancel",), "required: ID"),
         (("cancel", "1"), "no terminal to ask at. Pass --yes"),
         (("release", "1"), "no terminal to ask at. Pass --yes"),
