@@ -1,6 +1,6 @@
-"""The database engine `django_mqlite.sqlite3`: Django's own for SQLite, fit for many writers.
+"""The database engine `django_mqlite.sqlite3`: Django's SQLite engine with fair write locking.
 
-Loaded by Django's connection handler, perhaps before the apps are ready: nothing here needs them.
+Django may load this package before the apps are ready, so nothing in it may need the app registry.
 """
 
 from .driver import SQLiteInUse, sqlite_in_use

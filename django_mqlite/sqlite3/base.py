@@ -1,4 +1,4 @@
-"""The engine: Django's own, with writers admitted fairly and defaults under which they can be."""
+"""The database wrapper: Django's own, with fair write locking and defaults for many writers."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -30,12 +30,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if "transaction_mode" not in options:
             self.transaction_mode = TRANSACTION_MODE
         self._journal_mode = options["journal_mode"]
-        own = [
+        pragmas = [
             f"PRAGMA {name} = {options[name]}"
             for name in ("synchronous", "journal_size_limit")
             if options[name] is not None
         ]
-        self.init_commands: list[str] = [*own, *self.init_commands]
+        self.init_commands: list[str] = [*pragmas, *self.init_commands]
         for name in ("journal_mode", "synchronous", "journal_size_limit"):
             params.pop(name, None)
         return {**params, "timeout": options["timeout"]}
@@ -43,29 +43,29 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         opened: list[Connection] = []
 
-        def opening(*arguments: Any, **options: Any) -> Connection:
+        def open_connection(*arguments: Any, **options: Any) -> Connection:
             opened.append(Connection(*arguments, **options))
             return opened[-1]
 
         try:
-            # sqlite3.connect() only calls the factory, so Django's own opens pysqlite3's as well.
-            connection = super().get_new_connection({**conn_params, "factory": opening})
+            # sqlite3.connect() only calls the factory, so Django's code can open pysqlite3's, too.
+            connection = super().get_new_connection({**conn_params, "factory": open_connection})
             self._prepare(connection)
         except BaseException:
-            for connection in opened:  # an init command that fails has opened one all the same
+            for connection in opened:  # opened before a failing init command
                 connection.close()
             raise
         return connection
 
     def _prepare(self, connection: Any) -> None:
-        connection.set_own_wait(0)  # whatever an init command has said of it
+        connection.set_own_wait(0)  # overrides the init commands
         if self._enter_journal_mode(connection) != "wal":
-            # There a commit waits for readers, also the one at the end of a fetch or of a close.
+            # Without WAL a commit waits for readers, even one that ends a fetch or a close.
             connection.keep_own_wait()
         close_with_thread(self, connection)
 
     def _enter_journal_mode(self, connection: Any) -> str:
-        """The mode that it is in then. The file remembers WAL: where it is so, this only looks."""
+        """Set the journal mode and return the actual one; a read-only file keeps its own."""
         if self._journal_mode is not None:
             try:
                 return _journal_mode(connection, f"PRAGMA journal_mode = {self._journal_mode}")
@@ -78,7 +78,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return self.connection.cursor(factory=DjangoCursor)
 
     def _set_autocommit(self, autocommit: bool) -> None:
-        """Without autocommit the driver begins the transactions, and in this mode too."""
+        """Without autocommit, let the driver begin transactions in `transaction_mode`."""
         level = None if autocommit else (self.transaction_mode or "")
         with self.wrap_database_errors:
             self.connection.isolation_level = level
@@ -90,38 +90,38 @@ def _journal_mode(connection: Any, pragma: str) -> str:
 
 
 class DjangoCursor(Cursor):
-    """Takes `%s` and `%(name)s` for parameters, as Django writes them."""
+    """A cursor that accepts Django's parameter styles, `%s` and `%(name)s`."""
 
     def execute(self, query: str, params: Any = None) -> Any:
         if params is None:
             return super().execute(query)
         names = tuple(params) if isinstance(params, Mapping) else None
-        return super().execute(converted(query, names), params)
+        return super().execute(convert_query(query, names), params)
 
     def executemany(self, query: str, param_list: Iterable[Any]) -> Any:
         rows = iter(param_list)
         first = next(rows, None)
         if first is None:
-            return super().executemany(converted(query, None), ())
+            return super().executemany(convert_query(query, None), ())
         names = tuple(first) if isinstance(first, Mapping) else None
-        return super().executemany(converted(query, names), chain([first], rows))
+        return super().executemany(convert_query(query, names), chain([first], rows))
 
 
-LONGEST_REMEMBERED = 4_096
-"""Characters of a query: long ones are made for the occasion and seldom come again."""
+MAX_CACHED_QUERY = 4_096
+"""Characters. Longer queries are usually generated for one use, so caching them is a waste."""
 
 
-def converted(query: str, names: tuple[str, ...] | None) -> str:
-    """The query as the driver wants it."""
-    if len(query) > LONGEST_REMEMBERED:
+def convert_query(query: str, names: tuple[str, ...] | None) -> str:
+    """Return the query with the placeholders of the driver."""
+    if len(query) > MAX_CACHED_QUERY:
         return _convert(query, names)
-    return _remembered(query, names)
+    return _convert_cached(query, names)
 
 
 def _convert(query: str, names: tuple[str, ...] | None) -> str:
-    convert: Any = base.SQLiteCursorWrapper.convert_query  # looks at nothing of the cursor
+    convert: Any = base.SQLiteCursorWrapper.convert_query  # does not use `self`
     text: str = convert(None, query, param_names=names)
     return text
 
 
-_remembered = lru_cache(maxsize=512)(_convert)
+_convert_cached = lru_cache(maxsize=512)(_convert)

@@ -1,8 +1,8 @@
-"""The driver's connections and cursors, with a wait for the write lock that is fair.
+"""The driver's connections and cursors, with a fair wait for the write lock.
 
-SQLite's own wait sleeps longer and longer between its tries, up to 0.1 s, and so loses to everybody
-who has come later. Here a thread first waits for its turn among the threads of its process, and
-then tries more often the longer it has waited; SQLite's wait is off.
+SQLite's own wait sleeps longer and longer between attempts, up to 0.1 s, so it loses to newer
+writers. Here, a thread first waits for its turn among the threads of its process. It then retries
+more often the longer it has waited. SQLite's own wait is off.
 """
 
 import re
@@ -18,50 +18,53 @@ from .writer_queue import writer_queue_for
 
 T = TypeVar("T")
 
-FIRST_REST, LAST_REST, AGE = 0.003, 0.0005, 0.04
-"""Seconds, on average, between two tries: of one who has just come, and of one who is of age.
+LONGEST_INTERVAL, SHORTEST_INTERVAL, RAMP = 0.003, 0.0005, 0.04
+"""Average seconds between attempts, at first and after `RAMP` seconds of waiting.
 
-Each try takes the processor from whoever writes. With eight writers that all try every 0.2 to 1 ms
-a fifth of their commits is gone, so only those try so often who have waited long.
+Each attempt takes processor time from the current writer. Eight writers that all retry every 0.2 to
+1 ms lose a fifth of their commits, so only writers that have waited long retry that often.
 """
 
 SQLITE_BUSY = 5
 SQLITE_BUSY_SNAPSHOT = 517
-"""Somebody has written since the transaction read: only the whole transaction can be repeated."""
+"""Another connection has written since this transaction read; retry the whole transaction."""
 
-# A statement that needs the write lock takes its turn first. One that is not recognised, for the
-# comment before it, say, tries at once and takes its turn when it finds the lock taken.
+# These statements need the write lock, so they wait for their turn first. A statement that is not
+# recognized, because of a leading comment for example, waits only if the lock is held.
 WRITE = re.compile(
     r"\s*(INSERT|UPDATE|DELETE|REPLACE|CREATE|DROP|ALTER|BEGIN\s+(IMMEDIATE|EXCLUSIVE))\b",
     re.IGNORECASE,
 )
-# Neither reads nor writes, so a transaction that has done nothing else can still wait.
+# These neither read nor write, so a transaction that has run nothing else can still wait.
 NEUTRAL = re.compile(r"\s*(SAVEPOINT|RELEASE|ROLLBACK|PRAGMA)\b", re.IGNORECASE)
-# Waits inside SQLite for readers to end; without patience it would answer that it was busy.
+# A checkpoint waits for readers inside SQLite; without SQLite's own wait it reports busy.
 CHECKPOINT = re.compile(r"\s*PRAGMA\s+(\w+\.)?wal_checkpoint\b", re.IGNORECASE)
 
 
 class Connection(Database.Connection):  # type: ignore[misc]
-    """Waits for the write lock up to `timeout` seconds, and then raises "database is locked"."""
+    """A connection that waits up to `timeout` seconds for the write lock.
+
+    It then raises OperationalError, "database is locked".
+    """
 
     def __init__(self, database: Any, *, timeout: float = 5.0, **options: Any) -> None:
-        self.patience = timeout
-        self.turnstile = writer_queue_for(database)
+        self.timeout = timeout
+        self.writer_queue = writer_queue_for(database)
         self.is_trying = False
         self._usual_wait = 0.0
         self.may_wait = False
-        """Whether the open transaction has neither read nor written, so that it can still wait."""
+        """True while the open transaction has neither read nor written, so it can still wait."""
         super().__init__(database, timeout=0, **options)
 
     @property
     def is_writing(self) -> bool:
-        """Whether a transaction is open, or the connection is waiting for one."""
+        """True while a transaction is open or the connection is waiting for one."""
         try:
             return self.is_trying or bool(self.in_transaction)
         except Database.ProgrammingError:  # closed
             return False
 
-    if not hasattr(Database.Connection, "getlimit"):  # pysqlite3 0.6 has none, and Django asks
+    if not hasattr(Database.Connection, "getlimit"):  # missing in pysqlite3 0.6, used by Django
 
         def getlimit(self, category: int) -> int:
             return compiled_limit(category)
@@ -81,7 +84,7 @@ class Connection(Database.Connection):  # type: ignore[misc]
     def commit(self) -> None:
         """Commit; without WAL this may have to wait for readers."""
         try:
-            self._try_until(time.monotonic() + self.patience, super().commit)
+            self._try_until(time.monotonic() + self.timeout, super().commit)
         finally:
             self.leave_if_ended()
 
@@ -95,33 +98,33 @@ class Connection(Database.Connection):  # type: ignore[misc]
         try:
             super().close()
         finally:
-            self.turnstile.leave(self)
+            self.writer_queue.leave(self)
 
     def leave_if_ended(self) -> None:
         """Let the next writer in, unless a transaction is still open."""
         if not self.in_transaction:
             self.may_wait = False
-            self.turnstile.leave(self)
+            self.writer_queue.leave(self)
 
-    def admitted(self, act: Callable[[], T], *, once: bool = False) -> T:
-        """Do what needs the write lock when it is this connection's turn; `once`: try only once.
+    def run_as_writer(self, act: Callable[[], T], *, once: bool = False) -> T:
+        """Call `act` when it is this connection's turn to write; with `once`, do not retry it.
 
-        A transaction that it begins keeps the turn until it ends.
+        A transaction that `act` begins keeps the turn until it ends.
         """
-        deadline = time.monotonic() + self.patience
+        deadline = time.monotonic() + self.timeout
         self.is_trying = True
         try:
-            if not self.turnstile.enter(self, deadline=deadline):
+            if not self.writer_queue.enter(self, deadline=deadline):
                 raise _locked()
-            done = self._try_until(0 if once else deadline, act)
+            result = self._try_until(0 if once else deadline, act)
         except BaseException:
             self.is_trying = False
-            self.turnstile.leave(self)
+            self.writer_queue.leave(self)
             raise
         self.is_trying = False
         if not self.in_transaction:
-            self.turnstile.leave(self)
-        return done
+            self.writer_queue.leave(self)
+        return result
 
     def _try_until(self, deadline: float, act: Callable[[], T]) -> T:
         began = time.monotonic()
@@ -130,24 +133,24 @@ class Connection(Database.Connection):  # type: ignore[misc]
             try:
                 return act()
             except Database.OperationalError as error:
-                undone = was_open and not self.in_transaction
-                if undone or not is_busy(error) or time.monotonic() >= deadline:
+                rolled_back = was_open and not self.in_transaction
+                if rolled_back or not is_busy(error) or time.monotonic() >= deadline:
                     raise
-            time.sleep(rest(time.monotonic() - began))
+            time.sleep(retry_interval(time.monotonic() - began))
 
     @contextmanager
     def own_wait(self) -> Iterator[None]:
-        """SQLite's own wait inside, for what cannot be tried twice."""
-        self.set_own_wait(self.patience)
+        """Turn on SQLite's own wait for statements that cannot be repeated."""
+        self.set_own_wait(self.timeout)
         try:
             yield
         finally:
             self.set_own_wait(self._usual_wait)
 
     def keep_own_wait(self) -> None:
-        """SQLite's own wait from now on: what is not in WAL mode commits where nobody can retry."""
-        self._usual_wait = self.patience
-        self.set_own_wait(self.patience)
+        """Keep SQLite's own wait on: without WAL, some commits cannot be retried here."""
+        self._usual_wait = self.timeout
+        self.set_own_wait(self.timeout)
 
     def set_own_wait(self, seconds: float) -> None:
         """Set how long SQLite itself waits before it reports that it is busy."""
@@ -155,7 +158,7 @@ class Connection(Database.Connection):  # type: ignore[misc]
 
 
 class Cursor(Database.Cursor):  # type: ignore[misc]
-    """Runs a statement when the write lock can be had, if it needs it."""
+    """A cursor that waits for the write lock before a statement that needs it."""
 
     def execute(self, sql: str, *parameters: Any) -> Any:
         connection = self.connection
@@ -163,18 +166,18 @@ class Cursor(Database.Cursor):  # type: ignore[misc]
             return self._execute_inside(sql, *parameters)
         run = super().execute
         if WRITE.match(sql):
-            return connection.admitted(partial(run, sql, *parameters))
+            return connection.run_as_writer(partial(run, sql, *parameters))
         if CHECKPOINT.match(sql):
             with connection.own_wait():
                 return run(sql, *parameters)
         try:
-            done = run(sql, *parameters)
+            result = run(sql, *parameters)
         except Database.OperationalError as error:
             if not is_busy(error):
                 raise
-            return connection.admitted(partial(run, sql, *parameters))
+            return connection.run_as_writer(partial(run, sql, *parameters))
         connection.may_wait = connection.in_transaction
-        return done
+        return result
 
     def _execute_inside(self, sql: str, *parameters: Any) -> Any:
         connection = self.connection
@@ -184,7 +187,7 @@ class Cursor(Database.Cursor):  # type: ignore[misc]
         except Database.OperationalError as error:
             if not (is_busy(error) and connection.may_wait):
                 raise
-            return connection.admitted(partial(run, sql, *parameters))
+            return connection.run_as_writer(partial(run, sql, *parameters))
         finally:
             if not connection.in_transaction:
                 connection.leave_if_ended()
@@ -192,34 +195,36 @@ class Cursor(Database.Cursor):  # type: ignore[misc]
                 connection.may_wait = False
 
     def executemany(self, sql: str, parameters: Iterable[Any]) -> Any:
-        """Outside a transaction each row is a commit of its own, so there is no second try."""
+        """Execute without retries: outside a transaction each row is a separate commit."""
         run = partial(super().executemany, sql, parameters)
         if self.connection.in_transaction and not self.connection.may_wait:
             return run()
-        return self._in_one_go(run)
+        return self._run_once(run)
 
     def executescript(self, script: str) -> Any:
-        return self._in_one_go(partial(super().executescript, script))
+        return self._run_once(partial(super().executescript, script))
 
-    def _in_one_go(self, run: Callable[[], T]) -> T:
+    def _run_once(self, run: Callable[[], T]) -> T:
         def wait_inside() -> T:
             with self.connection.own_wait():
                 return run()
 
         connection: Connection = self.connection
         try:
-            return connection.admitted(wait_inside, once=True)
+            return connection.run_as_writer(wait_inside, once=True)
         finally:
             connection.leave_if_ended()
 
 
-def rest(waited: float) -> float:
-    """Seconds until the next try of one who has tried for `waited` seconds.
+def retry_interval(waited: float) -> float:
+    """Return the seconds until the next attempt of a writer that has waited for `waited` seconds.
 
-    By chance: writers in step would meet again and again.
+    The interval is random, so that writers do not collide repeatedly.
     """
-    young = max(0.0, 1 - waited / AGE)
-    return uniform(0.4, 1.6) * (LAST_REST + (FIRST_REST - LAST_REST) * young)
+    remaining = max(0.0, 1 - waited / RAMP)
+    return uniform(0.4, 1.6) * (
+        SHORTEST_INTERVAL + (LONGEST_INTERVAL - SHORTEST_INTERVAL) * remaining
+    )
 
 
 def is_busy(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""Test databases: copied by SQLite itself, because the newest commits are in the WAL."""
+"""Test databases, cloned with SQLite's backup API because the newest commits are in the WAL."""
 
 from contextlib import closing, suppress
 from pathlib import Path
@@ -10,12 +10,12 @@ from .driver import Database
 
 
 class DatabaseCreation(creation.DatabaseCreation):
-    """Clones for `test --parallel`; each process works on a file of its own, or on its memory."""
+    """Test databases for `test --parallel`, one file or one memory database per process."""
 
     def _clone_test_db(self, suffix: str, verbosity: int, keepdb: bool = False) -> None:
         target = self.get_test_db_clone_settings(suffix)["NAME"]
         if target == self.connection.settings_dict["NAME"]:
-            return  # in memory, and forking copies it
+            return  # in memory: a fork copies it
         if keepdb and Path(target).exists():
             return
         remove(target)
@@ -24,7 +24,7 @@ class DatabaseCreation(creation.DatabaseCreation):
             self.connection.connection.backup(clone)
 
     def setup_worker_connection(self, _worker_id: Any) -> None:
-        # In place, because new threads connect to what is said here.
+        # Changed in place, because new threads connect with these settings.
         self.connection.settings_dict.update(self.get_test_db_clone_settings(_worker_id))
         self.connection.close()
 
@@ -34,7 +34,7 @@ class DatabaseCreation(creation.DatabaseCreation):
 
 
 def remove(database: str) -> None:
-    """The file, and what a process that did not close it has left beside it."""
+    """Delete the file, and the WAL files that a process left if it did not close the file."""
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             Path(f"{database}{suffix}").unlink()

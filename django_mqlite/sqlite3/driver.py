@@ -70,12 +70,12 @@ def has_wal_reset_bug(version: tuple[int, int, int]) -> bool:
 
 
 COMPILED = {2: ("MAX_COLUMN", 2_000), 9: ("MAX_VARIABLE_NUMBER", 32_766)}
-"""What SQLite calls them where it tells how it was compiled, and its defaults, by its numbers."""
+"""Compile option and default of each limit, by the number of its category."""
 
 
 @cache
 def compiled_limit(category: int) -> int:
-    """The bound that was compiled into the SQLite in use; nothing here ever lowers one."""
+    """Return the limit compiled into the SQLite in use; this package never lowers one."""
     if category not in COMPILED:
         raise Database.ProgrammingError(f"the limit {category} is not known here")
     name, default = COMPILED[category]
@@ -84,5 +84,5 @@ def compiled_limit(category: int) -> int:
         options = connection.execute("PRAGMA compile_options").fetchall()
     finally:
         connection.close()
-    said = dict(option.partition("=")[::2] for (option,) in options)
-    return int(said.get(name, default))
+    values = dict(option.partition("=")[::2] for (option,) in options)
+    return int(values.get(name, default))

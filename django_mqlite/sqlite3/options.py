@@ -1,4 +1,4 @@
-"""The OPTIONS of the engine, checked and completed."""
+"""Validation and defaults of the engine's OPTIONS."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -24,7 +24,7 @@ PASSED_ON = (
 """Options that Django and the driver validate themselves."""
 
 TRANSACTION_MODE = "IMMEDIATE"
-"""The `transaction_mode` where OPTIONS have none."""
+"""The default `transaction_mode`."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "journal_mode": ("WAL", "DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"),
@@ -33,7 +33,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 
 
 def completed(options: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """`options` with the defaults; ImproperlyConfigured names the one that is wrong."""
+    """Return `options` with defaults; raise ImproperlyConfigured for an invalid option."""
     known = {*DEFAULTS, *PASSED_ON}
     for name in options:
         if name not in known:
@@ -47,7 +47,7 @@ def completed(options: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _choice(value: Any, choices: tuple[str, ...], where: str) -> str | None:
-    """None leaves it to SQLite."""
+    """Return the choice in upper case; None leaves it to SQLite."""
     if value is None:
         return None
     if not isinstance(value, str) or value.upper() not in choices:

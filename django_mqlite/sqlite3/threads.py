@@ -1,7 +1,7 @@
 """Closing of connections when their thread ends, so that no dead thread holds the write lock.
 
-Django's wrappers of connections refer to themselves, so they outlive their thread until Python
-happens to collect its garbage; an open transaction would go on all that time.
+Django's connection wrappers refer to themselves, so they outlive their thread until the next
+garbage collection. An open transaction would hold the lock until then.
 """
 
 import os
@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary, ref
 
 
 class _Opened:
-    """The connections of one thread; goes with it, because only the thread refers to it."""
+    """The connections of one thread, deleted with the thread because nothing else refers to it."""
 
     def __init__(self) -> None:
         self.connections: WeakKeyDictionary[Any, ref[Any]] = WeakKeyDictionary()
@@ -20,7 +20,7 @@ class _Opened:
 
     def __del__(self) -> None:
         if os.getpid() != self._pid:
-            return  # forked: the connections are the parent's, and still in use there
+            return  # in a fork, the parent still uses these connections
         for connection, wrapper in list(self.connections.items()):
             if (owner := wrapper()) is None or not owner.allow_thread_sharing:
                 with suppress(Exception):
@@ -36,5 +36,5 @@ _thread = _Thread()
 
 
 def close_with_thread(wrapper: Any, connection: Any) -> None:
-    """Close `connection` when the thread of the caller dies, unless others may use it by then."""
+    """Close `connection` when the calling thread ends, unless other threads may use it."""
     _thread.opened.connections[connection] = ref(wrapper)

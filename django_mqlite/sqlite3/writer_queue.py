@@ -1,7 +1,7 @@
-"""The threads of a process queue up to write, so that one of them at a time tries for the lock.
+"""A queue of the threads of a process, so that only one at a time tries to lock the database.
 
-SQLite admits one writer at a time. Threads that tried each for itself would only take the
-interpreter from one another; processes know nothing of each other, and try.
+SQLite has one writer at a time, and threads that all retry take the interpreter from each other.
+Processes do not share a queue; they compete for SQLite's lock.
 """
 
 import os
@@ -14,8 +14,8 @@ from weakref import ReferenceType, WeakValueDictionary, ref
 
 from ..paths import URI, file_of
 
-LONGEST_LOOK_AWAY = 0.05
-"""Seconds until a waiting thread notices that the one inside has gone without saying so."""
+CHECK_INTERVAL = 0.05
+"""Seconds between checks for a writer that ended without leaving the queue."""
 
 
 class Writer(Protocol):
@@ -23,11 +23,11 @@ class Writer(Protocol):
 
     @property
     def is_writing(self) -> bool:
-        """Whether it has a transaction open or is waiting for one."""
+        """True while a transaction is open or the connection is waiting for one."""
 
 
 class _Turn:
-    """A place in the queue; the lock is released by whoever hands the turn over."""
+    """A place in the queue. Its lock is released when the turn comes."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
@@ -36,25 +36,24 @@ class _Turn:
 
 
 class WriterQueue:
-    """Lets one writer of the process in, in the order of their coming, until it leaves.
+    """A queue that admits one writer at a time, in order of arrival, until the writer leaves.
 
-    Held by the connection and not by the thread, because a transaction may move from one thread to
-    another. It is only a courtesy among threads: SQLite's own lock decides who writes.
+    A turn belongs to a connection, not to a thread, because a transaction may move between threads.
+    The queue only improves fairness; SQLite's own lock excludes other writers.
     """
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Nobody is inside: in a forked process the others do not exist."""
-        self._guard = (
-            RLock()
-        )  # a signal handler or a finaliser may write while its thread is in here
+        """Reset the queue: the other threads do not exist in a forked process."""
+        # Reentrant: a signal handler or finalizer may write while its thread holds the guard.
+        self._guard = RLock()
         self._inside: ReferenceType[Writer] | None = None
         self._queue: deque[_Turn] = deque()
 
     def enter(self, writer: Writer, *, deadline: float) -> bool:
-        """Wait until `writer` may go in; False if that was not until `deadline` (monotonic)."""
+        """Wait for the turn of `writer`; return False if `deadline` (monotonic) passes first."""
         with self._guard:
             if self._is_inside(writer) or (not self._queue and self._is_empty()):
                 self._inside = ref(writer)
@@ -73,7 +72,7 @@ class WriterQueue:
         return True
 
     def leave(self, writer: Writer) -> None:
-        """Let the next one in; nothing if `writer` was not inside. It waits no longer either."""
+        """End the turn of `writer`, or remove its place in the queue."""
         with self._guard:
             if self._is_inside(writer):
                 self._let_next_in()
@@ -84,7 +83,7 @@ class WriterQueue:
         return self._inside is not None and self._inside() is writer
 
     def _is_empty(self) -> bool:
-        """A connection that died with its thread, or has ended without leaving, is not inside."""
+        """Return whether no writer has the turn; one that ended without leaving does not count."""
         inside = None if self._inside is None else self._inside()
         return inside is None or not inside.is_writing
 
@@ -98,20 +97,20 @@ class WriterQueue:
 
 
 def _bounded(seconds: float) -> float:
-    return max(0.0, min(seconds, LONGEST_LOOK_AWAY))
+    return max(0.0, min(seconds, CHECK_INTERVAL))
 
 
-_turnstiles: WeakValueDictionary[str, WriterQueue] = WeakValueDictionary()
+_writer_queues: WeakValueDictionary[str, WriterQueue] = WeakValueDictionary()
 _guard = RLock()
 
 
 def writer_queue_for(database: object) -> WriterQueue:
-    """The one of this database file or shared memory; one of its own for private memory."""
+    """Return the queue shared by all connections to `database`; private memory gets a new one."""
     place = _place(os.fspath(database) if isinstance(database, os.PathLike) else str(database))
     if place is None:
         return WriterQueue()
     with _guard:
-        return _turnstiles.setdefault(place, WriterQueue())
+        return _writer_queues.setdefault(place, WriterQueue())
 
 
 def _place(name: str) -> str | None:
@@ -125,8 +124,8 @@ def _place(name: str) -> str | None:
 def _forget_all() -> None:
     global _guard
     _guard = RLock()
-    for turnstile in list(_turnstiles.values()):
-        turnstile.forget()
+    for writer_queue in list(_writer_queues.values()):
+        writer_queue.forget()
 
 
 if hasattr(os, "register_at_fork"):

@@ -29,7 +29,7 @@ def open_database(tmp_path):
 
 @pytest.fixture
 def engine(open_database):
-    """A file with a table `t` of one column, and much patience."""
+    """A file with a table `t` of one column and a long timeout."""
     connection = open_database(timeout=60)
     execute(connection, "CREATE TABLE t (a)")
     return connection

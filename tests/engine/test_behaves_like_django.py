@@ -113,7 +113,7 @@ def test_a_percent_sign_and_many_parameters_are_taken(engine):
     many = list(range(900))
     sql = f"SELECT 899 IN ({', '.join(['%s'] * len(many))})"
     assert execute(engine, sql, many) == [(1,)]
-    longer = f"/* {'x' * base.LONGEST_REMEMBERED} */ {sql}"
+    longer = f"/* {'x' * base.MAX_CACHED_QUERY} */ {sql}"
     assert execute(engine, longer, many) == [(1,)]
 
 

@@ -33,7 +33,7 @@ def test_a_file_is_in_wal_mode_durable_and_its_wal_bounded(open_database, monkey
     assert pragma(engine, "journal_size_limit") == LIMIT
     assert pragma(engine, "foreign_keys") == 1
     assert begins(engine, monkeypatch) == "BEGIN IMMEDIATE"
-    assert engine.connection.patience == 5
+    assert engine.connection.timeout == 5
 
 
 def test_each_default_can_be_overridden(open_database, monkeypatch):
@@ -52,7 +52,7 @@ def test_each_default_can_be_overridden(open_database, monkeypatch):
     assert pragma(engine, "cache_size") == -123
     assert pragma(engine, "temp_store") == 2
     assert begins(engine, monkeypatch) == "BEGIN EXCLUSIVE"
-    assert engine.connection.patience == 0.5
+    assert engine.connection.timeout == 0.5
 
 
 def test_none_leaves_it_to_sqlite(open_database, monkeypatch):
@@ -109,7 +109,7 @@ def test_the_options_for_djangos_engine_do_as_well(open_database):
     engine = open_database(**sqlite_options(timeout=3, synchronous="NORMAL"))
 
     assert (pragma(engine, "journal_mode"), pragma(engine, "synchronous")) == (WAL, 1)
-    assert engine.connection.patience == 3
+    assert engine.connection.timeout == 3
 
 
 def test_check_same_thread_is_warned_of_as_before(open_database):

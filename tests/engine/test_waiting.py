@@ -5,7 +5,12 @@ from contextlib import closing, contextmanager
 import pytest
 from django.db import IntegrityError, OperationalError, connections, transaction
 
-from django_mqlite.sqlite3.connection import AGE, FIRST_REST, LAST_REST, rest
+from django_mqlite.sqlite3.connection import (
+    LONGEST_INTERVAL,
+    RAMP,
+    SHORTEST_INTERVAL,
+    retry_interval,
+)
 from django_mqlite.sqlite3.driver import Database
 from tests.support.engines import Running, execute
 from tests.support.waiting import wait_until
@@ -96,7 +101,7 @@ WAYS = [
 def test_a_writer_waits_for_another_process_and_then_gets_in(engine, write):
     with another_writes(name_of(engine)) as other:
         thread = Running(write, 1)
-        wait_until(lambda: engine.connection.turnstile._inside, "the writer to try")
+        wait_until(lambda: engine.connection.writer_queue._inside, "the writer to try")
         assert stored(engine) == []
         other.execute("COMMIT")
         assert thread.end() is None
@@ -109,7 +114,7 @@ def test_a_writer_waits_for_another_thread_and_then_gets_in(engine, write):
     with transaction.atomic("engine"):
         execute(engine, INSERT, [0])
         thread = Running(write, 1)
-        wait_until(lambda: engine.connection.turnstile._queue, "the writer to queue up")
+        wait_until(lambda: engine.connection.writer_queue._queue, "the writer to queue up")
     assert thread.end() is None
 
     assert stored(engine) == ([0, 1, 2] if write is many else [0, 1])
@@ -181,7 +186,7 @@ def test_a_transaction_that_is_ended_by_hand_lets_the_next_one_in(engine, ending
 
     execute(engine, ending)
 
-    assert engine.connection.turnstile._inside is None
+    assert engine.connection.writer_queue._inside is None
     assert stored(engine) == ([1] if ending == "COMMIT" else [])
 
 
@@ -190,7 +195,7 @@ def test_a_transaction_that_the_driver_ends_lets_those_in_who_wait(engine):
         execute(engine, "BEGIN IMMEDIATE")
         execute(engine, INSERT, [1])
         thread = Running(by_itself, 2)
-        wait_until(lambda: engine.connection.turnstile._queue, "the writer to queue up")
+        wait_until(lambda: engine.connection.writer_queue._queue, "the writer to queue up")
 
     assert thread.end() is None
     assert stored(engine) == [1, 2]
@@ -267,7 +272,7 @@ def test_an_error_in_the_middle_of_many_rows_is_told_and_nobody_is_in_the_way(en
         cursor.executemany("INSERT INTO u VALUES (%s)", [[1], [1], [2]])
 
     assert execute(engine, "SELECT a FROM u") == [(1,)]
-    assert engine.connection.turnstile._inside is None
+    assert engine.connection.writer_queue._inside is None
     assert execute(engine, "PRAGMA busy_timeout") == [(0,)]
 
 
@@ -293,7 +298,7 @@ def test_memory_that_is_shared_by_threads_is_written_in_turn(open_database):
     with transaction.atomic("engine"):
         execute(memory, INSERT, [0])
         thread = Running(in_transaction, 1)
-        wait_until(lambda: memory.connection.turnstile._queue, "the writer to queue up")
+        wait_until(lambda: memory.connection.writer_queue._queue, "the writer to queue up")
     assert thread.end() is None
 
     assert stored(memory) == [0, 1]
@@ -334,12 +339,12 @@ def test_where_commits_wait_for_readers_sqlite_waits_itself(open_database, mode,
 
 
 def test_whoever_has_waited_longest_tries_most_often_and_never_without_a_rest():
-    waits = [0, AGE / 2, AGE, 100 * AGE]
-    rests = [[rest(waited) for _ in range(1_000)] for waited in waits]
+    waits = [0, RAMP / 2, RAMP, 100 * RAMP]
+    intervals = [[retry_interval(waited) for _ in range(1_000)] for waited in waits]
 
-    young, grown, of_age, ancient = (sum(each) / len(each) for each in rests)
-    assert young > grown > of_age > 0
-    assert min(rests[0]) > max(rests[2] + rests[3])
-    assert all(0 < each < 2 * FIRST_REST for each in [*rests[0], *rests[3]])
-    assert abs(of_age - ancient) < LAST_REST / 2
-    assert len(set(rests[3])) > 1, "writers in step would meet again and again"
+    young, grown, after_ramp, ancient = (sum(each) / len(each) for each in intervals)
+    assert young > grown > after_ramp > 0
+    assert min(intervals[0]) > max(intervals[2] + intervals[3])
+    assert all(0 < interval < 2 * LONGEST_INTERVAL for interval in [*intervals[0], *intervals[3]])
+    assert abs(after_ramp - ancient) < SHORTEST_INTERVAL / 2
+    assert len(set(intervals[3])) > 1, "writers in step would meet again and again"

@@ -19,39 +19,39 @@ def soon():
 
 
 def test_the_first_goes_in_at_once_and_may_come_again():
-    turnstile, writer = WriterQueue(), Writer()
+    writer_queue, writer = WriterQueue(), Writer()
 
-    assert turnstile.enter(writer, deadline=0)
-    assert turnstile.enter(writer, deadline=0)
+    assert writer_queue.enter(writer, deadline=0)
+    assert writer_queue.enter(writer, deadline=0)
 
 
 def test_another_waits_until_its_deadline():
-    turnstile, inside, outside = WriterQueue(), Writer(), Writer()
-    turnstile.enter(inside, deadline=0)
+    writer_queue, inside, outside = WriterQueue(), Writer(), Writer()
+    writer_queue.enter(inside, deadline=0)
 
-    assert not turnstile.enter(outside, deadline=time.monotonic())
+    assert not writer_queue.enter(outside, deadline=time.monotonic())
 
-    turnstile.leave(inside)
-    assert turnstile.enter(outside, deadline=0)
+    writer_queue.leave(inside)
+    assert writer_queue.enter(outside, deadline=0)
 
 
 def test_they_go_in_in_the_order_of_their_coming():
-    turnstile, inside = WriterQueue(), Writer()
-    turnstile.enter(inside, deadline=0)
+    writer_queue, inside = WriterQueue(), Writer()
+    writer_queue.enter(inside, deadline=0)
     went_in = []
 
     def wait(number):
         writer = Writer()
-        assert turnstile.enter(writer, deadline=soon())
+        assert writer_queue.enter(writer, deadline=soon())
         went_in.append(number)
-        turnstile.leave(writer)
+        writer_queue.leave(writer)
 
     threads = []
     for number in range(5):
         threads.append(Thread(target=wait, args=(number,)))
         threads[-1].start()
-        wait_until(lambda: len(turnstile._queue) == len(threads), "the thread to queue up")
-    turnstile.leave(inside)
+        wait_until(lambda: len(writer_queue._queue) == len(threads), "the thread to queue up")
+    writer_queue.leave(inside)
     for thread in threads:
         thread.join(60)
 
@@ -59,37 +59,37 @@ def test_they_go_in_in_the_order_of_their_coming():
 
 
 def test_one_that_has_died_is_not_inside():
-    turnstile, dying = WriterQueue(), Writer()
-    turnstile.enter(dying, deadline=0)
+    writer_queue, dying = WriterQueue(), Writer()
+    writer_queue.enter(dying, deadline=0)
 
     del dying
 
-    assert turnstile.enter(Writer(), deadline=0)
+    assert writer_queue.enter(Writer(), deadline=0)
 
 
 def test_one_that_has_ended_without_leaving_lets_those_in_who_wait():
-    turnstile, careless = WriterQueue(), Writer()
-    turnstile.enter(careless, deadline=0)
+    writer_queue, careless = WriterQueue(), Writer()
+    writer_queue.enter(careless, deadline=0)
     waiting = Writer()
-    thread = Thread(target=turnstile.enter, args=(waiting,), kwargs={"deadline": soon()})
+    thread = Thread(target=writer_queue.enter, args=(waiting,), kwargs={"deadline": soon()})
     thread.start()
-    wait_until(lambda: turnstile._queue, "the thread to queue up")
+    wait_until(lambda: writer_queue._queue, "the thread to queue up")
 
     careless.is_writing = False
 
     thread.join(60)
-    assert turnstile._is_inside(waiting)
+    assert writer_queue._is_inside(waiting)
 
 
 def test_one_that_leaves_without_being_inside_waits_no_longer():
-    turnstile, inside, impatient = WriterQueue(), Writer(), Writer()
-    turnstile.enter(inside, deadline=0)
-    turnstile.enter(impatient, deadline=0)
+    writer_queue, inside, impatient = WriterQueue(), Writer(), Writer()
+    writer_queue.enter(inside, deadline=0)
+    writer_queue.enter(impatient, deadline=0)
 
-    turnstile.leave(impatient)
-    turnstile.leave(inside)
+    writer_queue.leave(impatient)
+    writer_queue.leave(inside)
 
-    assert turnstile._inside is None
+    assert writer_queue._inside is None
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_one_that_leaves_without_being_inside_waits_no_longer():
         ("file:m?mode=memory&cache=shared", "file:m?mode=memory&cache=shared"),
     ],
 )
-def test_names_of_one_database_have_one_turnstile(one, other):
-    turnstile = writer_queue_for(one)
+def test_names_of_one_database_have_one_writer_queue(one, other):
+    writer_queue = writer_queue_for(one)
 
-    assert writer_queue_for(other) is turnstile
+    assert writer_queue_for(other) is writer_queue
 
 
 @pytest.mark.parametrize(
@@ -119,28 +119,28 @@ def test_names_of_one_database_have_one_turnstile(one, other):
     ],
 )
 def test_names_of_different_databases_have_different_ones(one, other):
-    turnstile = writer_queue_for(one)
+    writer_queue = writer_queue_for(one)
 
-    assert writer_queue_for(other) is not turnstile
+    assert writer_queue_for(other) is not writer_queue
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_in_a_forked_process_nobody_is_inside():
-    turnstile, writer = writer_queue_for("forked.sqlite3"), Writer()
-    turnstile.enter(writer, deadline=0)
+    writer_queue, writer = writer_queue_for("forked.sqlite3"), Writer()
+    writer_queue.enter(writer, deadline=0)
 
     child = os.fork()
     if not child:
-        os._exit(0 if turnstile.enter(Writer(), deadline=0) else 1)
+        os._exit(0 if writer_queue.enter(Writer(), deadline=0) else 1)
 
     assert os.waitpid(child, 0)[1] == 0
-    assert not turnstile.enter(Writer(), deadline=0)
+    assert not writer_queue.enter(Writer(), deadline=0)
 
 
 def test_a_writer_that_interrupts_its_own_thread_in_here_gets_its_turn():
     """A signal handler or a finaliser may write at any moment."""
-    turnstile = WriterQueue()
+    writer_queue = WriterQueue()
 
-    with turnstile._guard:
-        assert turnstile.enter(Writer(), deadline=soon())
+    with writer_queue._guard:
+        assert writer_queue.enter(Writer(), deadline=soon())
