@@ -24,19 +24,23 @@ class ProcessIdentity:
         """Whether this process could be seen if it were alive: same boot, same pid namespace."""
         return (self.boot_id, self.pid_namespace) == (boot_id(), pid_namespace())
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether the process is certainly dead. False if that cannot be known."""
+    def is_gone(self, *, seen_at: int) -> bool:
+        """Return True if the process is certainly dead; `seen_at` is its last heartbeat, in ms."""
         if not self.is_here:
-            return self._is_of_former_boot
+            return self.is_of_former_boot(seen_at=seen_at)
         if self == this_process():
             return False
         return not _exists(self.pid) or self._has_successor
 
-    @property
-    def _is_of_former_boot(self) -> bool:
+    def is_of_former_boot(self, *, seen_at: int) -> bool:
+        """Return True if the process certainly ran on this machine before it was restarted.
+
+        The host name alone does not prove that: clones of a virtual machine share one. A process
+        that has written a heartbeat since this machine was started runs on another.
+        """
         known = not any(boot.startswith(NAMELESS) for boot in (self.boot_id, boot_id()))
-        return known and self.boot_id != boot_id() and self.host == socket.gethostname()
+        is_other_boot = known and self.boot_id != boot_id() and self.host == socket.gethostname()
+        return is_other_boot and seen_at < _earliest_boot_ms()
 
     @property
     def _has_successor(self) -> bool:
@@ -104,6 +108,18 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return f"{NAMELESS}{socket.gethostname()}"
+
+
+_boot_times: list[float] = []
+
+
+def _earliest_boot_ms() -> int:
+    """Return the earliest time of this machine's start that this process has computed, in ms.
+
+    The system computes it from the wall clock, so it moves whenever the clock is set.
+    """
+    _boot_times[:] = [min([psutil.boot_time(), *_boot_times])]
+    return int(_boot_times[0] * 1_000)
 
 
 @cache

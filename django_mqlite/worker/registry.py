@@ -3,7 +3,6 @@
 For people and for speed: leases alone decide what is right.
 """
 
-import socket
 import time
 
 from .. import timing
@@ -69,14 +68,14 @@ class WorkerEntry:
 def release_gone(using: str) -> int:
     """End the leases of workers of this machine whose process is gone; how many messages that were.
 
-    A process is known by boot, pid namespace, pid and start time, so a reused pid or another
-    container's is never taken for a worker's. Entries of workers elsewhere are only forgotten when
-    they are stale: their leases run out by themselves.
+    A process is known by boot, pid namespace, pid and start time, so a reused pid, a process of
+    another container and a machine of the same name are never taken for a worker's. Entries of
+    workers elsewhere are only forgotten when they are stale: their leases run out by themselves.
     """
     released, now = 0, timing.now_ms()
     for record in registered_workers(using):
         identity = identity_of(record)
-        if identity.is_gone:
+        if identity.is_gone(seen_at=record.seen_at):
             released += release_all(using, record.worker, "its process is gone")
             unregister(using, record.worker)
         elif not (identity.is_here or is_live(record, now=now)):
@@ -108,12 +107,13 @@ def identity_of(record: WorkerRecord) -> ProcessIdentity:
 def other_machine(using: str) -> WorkerRecord | None:
     """A live worker of another machine on the same file, which SQLite's locks do not reach.
 
-    Told by the kernel's boot id, not by the host's name, which changes with every container. The
-    same name with another boot id is this machine, before it was started again.
+    Machines are told apart by the kernel's boot id, not by the host name, which changes with every
+    container. A worker of this machine from before its last start is not on another machine.
     """
     now = timing.now_ms()
     for record in registered_workers(using):
-        is_here = record.boot_id == boot_id() or record.host == socket.gethostname()
-        if not is_here and is_live(record, now=now):
+        is_of_former_boot = identity_of(record).is_of_former_boot(seen_at=record.seen_at)
+        is_elsewhere = record.boot_id != boot_id() and not is_of_former_boot
+        if is_elsewhere and is_live(record, now=now):
             return record
     return None

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django_mqlite.models import Message
 from django_mqlite.types import WorkerRecord
 from django_mqlite.verbs.workers import LIVE_WITHIN_MS, live_workers, register, registered_workers
-from django_mqlite.worker import registry
+from django_mqlite.worker import identity, registry
 from django_mqlite.worker.identity import NAMELESS, ProcessIdentity, _process, this_process
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.registry import WRITE_EVERY, WorkerEntry, other_machine, release_gone
@@ -130,8 +130,8 @@ def set_clock(tmp_path, monkeypatch):
 
 
 def test_a_process_that_lives_is_not_gone():
-    assert not this_process().is_gone
-    assert not _process(PARENT).is_gone
+    assert not this_process().is_gone(seen_at=0)
+    assert not _process(PARENT).is_gone(seen_at=0)
 
 
 @pytest.mark.skipif(not psutil.LINUX, reason="NOT TESTED: no /proc")
@@ -143,7 +143,7 @@ def test_a_process_that_lives_is_not_gone_because_the_clock_was_set(set_clock, s
     set_clock(seconds)
 
     assert psutil.Process(PARENT).create_time() - before == pytest.approx(seconds)
-    assert not parent.is_gone
+    assert not parent.is_gone(seen_at=0)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_process_that_lives_is_not_gone_because_the_clock_was_set(set_clock, s
 def test_only_a_process_that_we_could_see_is_judged(facts, gone):
     found: ProcessIdentity = replace(this_process(), **facts)
 
-    assert found.is_gone is gone
+    assert found.is_gone(seen_at=0) is gone
 
 
 @pytest.mark.django_db
@@ -257,27 +257,73 @@ def test_a_killed_worker_is_noticed_by_another_within_two_seconds(database):
 @pytest.mark.parametrize("hidepid", [0, 1, 2])
 def test_a_process_of_another_user_that_lives_is_not_gone(hidepid):
     alive = this_process()
-    assert judged_by_another_user(lambda: alive.is_gone, hidepid=hidepid) is False
+    assert judged_by_another_user(lambda: alive.is_gone(seen_at=0), hidepid=hidepid) is False
 
     dead = replace(alive, pid=2**22 + 1)
-    assert judged_by_another_user(lambda: dead.is_gone, hidepid=hidepid) is True
+    assert judged_by_another_user(lambda: dead.is_gone(seen_at=0), hidepid=hidepid) is True
 
 
 # Before the machine was started again
 
+SECOND = 1_000
+
+
+@pytest.fixture
+def boot(monkeypatch, clock):
+    """The start of this machine: half a minute ago, by the queue's clock."""
+    started = SimpleNamespace(at=clock.ms - 30 * SECOND)
+    monkeypatch.setattr(psutil, "boot_time", lambda: started.at / SECOND)
+    monkeypatch.setattr(identity, "_boot_times", [])
+    return started
+
+
+def seen(clock, at: int) -> None:
+    """Write an entry of another boot under this host's name, with its last heartbeat at `at`."""
+    now, clock.ms = clock.ms, at
+    register("default", record(boot_id=OTHER_BOOT))
+    clock.ms = now
+
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("behind", [0, 3_600])
-def test_after_a_reboot_nobody_waits_for_the_workers_before_it(queue, clock, behind):
-    register("default", record(boot_id=OTHER_BOOT))
+def test_after_a_reboot_nobody_waits_for_the_workers_before_it(queue, clock, boot):
+    seen(clock, boot.at - SECOND)
     message = held(queue, worker="w2", lock_duration=3_600)
-    clock.advance(-behind)
 
     assert other_machine("default") is None
     assert release_gone("default") == 1
 
     assert state_of(message) == "active"
     assert registered_workers("default") == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("set_forward", [0, 3_600 * SECOND])
+@pytest.mark.parametrize("since_boot", [0, 10 * SECOND])
+def test_clone_of_this_machine_keeps_its_leases_while_it_lives(
+    queue, clock, boot, since_boot, set_forward
+):
+    seen(clock, boot.at + since_boot)
+    message = held(queue, worker="w2", lock_duration=3 * 3_600)
+    assert release_gone("default") == 0
+    boot.at += set_forward  # as every computed time of the boot moves with the clock
+    clock.ms += set_forward
+
+    assert release_gone("default") == 0
+
+    assert state_of(message) == "locked"
+    live = other_machine("default")
+    assert (live is None) == bool(set_forward)  # by that clock its last heartbeat is an hour old
+
+
+@pytest.mark.django_db
+def test_clock_behind_after_a_reboot_leaves_former_workers_to_their_leases(queue, clock, boot):
+    seen(clock, clock.ms + 3_600 * SECOND)
+    message = held(queue, worker="w2")
+
+    assert other_machine("default") is None
+    assert release_gone("default") == 0
+
+    assert state_of(message) == "locked"
 
 
 @pytest.mark.django_db
