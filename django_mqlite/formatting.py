@@ -1,11 +1,27 @@
-"""Format times and durations for people, in the active language and time zone."""
+"""Format states, times and durations for people, in the active language and time zone."""
 
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from .timing import EPOCH, moment
+from .types import State
+
+STATES = {
+    State.ACTIVE: gettext_lazy("active"),
+    State.LOCKED: gettext_lazy("locked"),
+    State.SCHEDULED: gettext_lazy("scheduled"),
+    State.DEFERRED: gettext_lazy("deferred"),
+    State.COMPLETED: gettext_lazy("completed"),
+    State.DEAD_LETTERED: gettext_lazy("dead-lettered"),
+}
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+
+
+def state_label(state: str) -> str:
+    """Return the name of a state, or a value that another program wrote as it is."""
+    return str(STATES[State(state)]) if state in STATES else state
 
 
 def length(ms: int) -> str:

@@ -24,6 +24,7 @@ from django.utils.translation import gettext_lazy as _
 
 from .. import timing
 from ..exceptions import MqliteError
+from ..formatting import STATES
 from ..models import DeadLetter, Message, Queue
 from ..timing import epoch_ms
 from ..transactions import write_transaction, yield_to_other_writers
@@ -31,7 +32,6 @@ from ..types import BulkCount, State
 from ..verbs.base import BATCH
 from ..verbs.dead_letters import format_ids
 from .base import BaseAdmin, log, nothing_changed
-from .formatting import STATES
 
 MAX_SECONDS = 2.0
 """Seconds of batches in one request, so that the user sees progress and can stop."""

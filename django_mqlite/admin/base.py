@@ -17,10 +17,10 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from ..formatting import STATES
 from ..models import Queue
 from ..task_facts import STATUSES
 from ..types import Page, State, clamped
-from .formatting import STATES
 
 MAX_OFFSET = 10_000_000
 """A larger offset is a mistake: the query would take minutes, or overflow."""

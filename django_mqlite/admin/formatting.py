@@ -1,4 +1,4 @@
-"""Names of states, bodies, JSON, failed deliveries and charts as text and HTML."""
+"""Bodies, JSON, failed deliveries and charts as text and HTML."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,21 +10,11 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.timezone import localtime
 from django.utils.translation import gettext
-from django.utils.translation import gettext_lazy as _
 
 from .. import message
 from ..exceptions import format_error
 from ..timing import moment
-from ..types import MinuteTally, State
-
-STATES = {
-    State.ACTIVE: _("active"),
-    State.LOCKED: _("locked"),
-    State.SCHEDULED: _("scheduled"),
-    State.DEFERRED: _("deferred"),
-    State.COMPLETED: _("completed"),
-    State.DEAD_LETTERED: _("dead-lettered"),
-}
+from ..types import MinuteTally
 
 MAX_CHARACTERS = 20_000
 MAX_HEX_BYTES = 4_096

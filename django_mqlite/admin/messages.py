@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy as _
 
 from .. import timing
 from ..exceptions import QueueNotFound, failures
-from ..formatting import length, time_of
+from ..formatting import STATES, length, time_of
 from ..models import Message, Queue
 from ..task_facts import NotATask, is_task, task_facts
 from ..timing import epoch_ms
@@ -26,7 +26,6 @@ from ..types import MAX_INTEGER, Page, State
 from .actions import ACTIONS, act_on_message, offered_actions
 from .base import BaseAdmin, GroupFilter, QueueFilter, StateFilter
 from .formatting import (
-    STATES,
     failed_deliveries,
     preformatted,
     printable,

@@ -9,12 +9,12 @@ from django.utils.translation import gettext
 
 from .. import timing
 from ..conf import get_settings
-from ..formatting import length
+from ..formatting import STATES, length
 from ..models import Queue
 from ..timing import EPOCH, moment
 from ..types import QueueOverview, State, WorkerRecord
 from ..verbs.workers import live_workers
-from .formatting import STATES, chart, printable
+from .formatting import chart, printable
 
 COLUMNS = (
     State.ACTIVE,

@@ -48,7 +48,7 @@ class Consumer:
         renewer: LeaseRenewer | None = None,
     ) -> None:
         self.claimed = 0
-        self.on_claimed: Callable[[int], None] = lambda count: None
+        self.on_claimed: Callable[[int], None] = lambda claimed_so_far: None
         self._options = options
         self._pool = pool
         self._wakeup = wakeup
@@ -229,7 +229,7 @@ class Consumer:
         self._unsettled = []
         self._may_have_work = True  # settling the head of a group makes its next message claimable
         self.claimed += len(messages)
-        self.on_claimed(len(messages))
+        self.on_claimed(self.claimed)
         self._log_stall(messages, at_least_ms)
         for message in messages:
             self._pool.start(message)

@@ -2,13 +2,12 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
 from django.db import Error
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..guard import get_logger
 from ..handlers import Handler
@@ -19,28 +18,12 @@ from .executor import Executor
 from .leases import LeaseRenewer
 from .options import WorkerOptions
 from .pool import Pool
+from .progress import progress_bar
 from .reaper import Reaper
 from .registry import WorkerEntry
 from .shutdown import Shutdown
 from .wakeup import Wakeup
 from .watchdogs import watched
-
-
-@contextmanager
-def show_burst_progress(
-    using: str, queues: Sequence[str], *, wanted: bool
-) -> Iterator[Callable[[int], None]]:
-    """Yield a function that advances the progress bar; show no bar unless stdout is a terminal."""
-    if not wanted or not sys.stdout.isatty():
-        yield lambda count: None
-        return
-    stats = Queue.objects.db_manager(using).stats()
-    waiting = sum(queue.counts["active"] for queue in stats if queue.queue in queues)
-    columns = (TextColumn("messages"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns) as progress:
-        task = progress.add_task("", total=waiting)
-        yield lambda count: progress.advance(task, count)
-
 
 logger = get_logger("django_mqlite.worker")
 
@@ -86,10 +69,10 @@ def run_worker_process(
     try:
         with (
             watched(options.using, stop),
-            show_burst_progress(options.using, options.queues, wanted=options.burst) as advance,
+            _burst_progress(options) as show_claimed,
         ):
             logger.info("worker %s serves %s", options.name, ", ".join(options.queues))
-            consumer.on_claimed = advance
+            consumer.on_claimed = show_claimed
             consumer.run()
     except Error as caught:
         error = caught
@@ -103,6 +86,19 @@ def run_worker_process(
     logger.info("worker %s stops after %d messages", options.name, consumer.claimed)
     failed = stop.failed or consumer.started_over_memory_limit
     return ProcessResult(running=len(pool.running), error=error, failed=failed)
+
+
+def _burst_progress(options: WorkerOptions) -> AbstractContextManager[Callable[[int], None]]:
+    """Show on a terminal how many of the messages that wait at the start of a burst are claimed."""
+    wanted = options.burst and sys.stdout.isatty()
+    stats = Queue.objects.db_manager(options.using).stats() if wanted else []
+    waiting = sum(queue.counts["active"] for queue in stats if queue.queue in options.queues)
+
+    def write(text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    return progress_bar(write, "messages", waiting, wanted=wanted)
 
 
 def _pool(options: WorkerOptions, executor: Executor, wakeup: Wakeup, stop: Shutdown) -> Pool:

@@ -1,12 +1,13 @@
 """The docs name every command with its options, and every code of `why`."""
 
 import re
+import shlex
 from argparse import ArgumentParser
 
 import pytest
 from django.core.management import load_command_class
 
-from django_mqlite.management.inspection import SUBCOMMANDS
+from django_mqlite.management.cli import SUBCOMMANDS
 from tests.support.pages import pages
 from tests.support.source import PACKAGE, ROOT
 
@@ -24,6 +25,18 @@ def test_a_subcommand_is_in_the_docs_with_each_of_its_options(name):
     (entry,) = re.findall(rf"^\|[^|]*`{name}[ `].*$", PAGE, re.MULTILINE)
 
     assert [option for option in options if option not in entry] == []
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_example_of_a_subcommand_is_valid_and_in_the_docs(name):
+    example = SUBCOMMANDS[name].example
+    program, subcommand, *arguments = shlex.split(example)
+    parser = ArgumentParser()
+    SUBCOMMANDS[name].add_arguments(parser)
+
+    assert (program, subcommand) == ("mqlite", name)
+    parser.parse_args(arguments)
+    assert f"$ python manage.py {example}\n" in PAGE
 
 
 def test_the_reaper_is_in_the_docs_with_each_of_its_options():

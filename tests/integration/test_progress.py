@@ -1,4 +1,4 @@
-"""How far a burst has come is shown on a terminal, and nowhere else."""
+"""The progress of a burst is shown on a terminal, and nowhere else."""
 
 import io
 import sys
@@ -6,9 +6,12 @@ import sys
 import pytest
 
 from django_mqlite import enqueue_many
-from django_mqlite.worker.process import show_burst_progress
+from django_mqlite.handlers import Handler
+from django_mqlite.worker.options import WorkerOptions
+from django_mqlite.worker.process import run_worker_process
+from django_mqlite.worker.shutdown import Shutdown
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class Terminal(io.StringIO):
@@ -16,26 +19,23 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def two_messages(queue):
-    return enqueue_many("jobs", [1, 2])
+@pytest.mark.parametrize(
+    ("stdout", "burst", "shown"),
+    [(Terminal, True, True), (io.StringIO, True, False), (Terminal, False, False)],
+    ids=["burst on a terminal", "burst in a pipe", "no burst"],
+)
+def test_progress_is_shown_for_bursts_on_terminals(queue, monkeypatch, stdout, burst, shown):
+    enqueue_many("jobs", [1, 2])
+    stream = stdout()
+    monkeypatch.setattr(sys, "stdout", stream)
+    handlers = {"jobs": Handler(queue="jobs", function=lambda message: None)}
 
+    run_worker_process(
+        WorkerOptions(using="default", queues=("jobs",), threads=1, burst=burst, max_messages=2),
+        handlers,
+        Shutdown(),
+    )
 
-def shown(monkeypatch, stdout, *, wanted=True):
-    monkeypatch.setattr(sys, "stdout", stdout)
-    with show_burst_progress("default", ["jobs"], wanted=wanted) as advance:
-        advance(1)
-        advance(1)
-    return stdout.getvalue()
-
-
-def test_a_terminal_shows_how_many_of_the_waiting_messages_were_taken(monkeypatch, two_messages):
-    assert "2/2" in shown(monkeypatch, Terminal())
-
-
-def test_a_pipe_is_not_written_to(monkeypatch, two_messages):
-    assert shown(monkeypatch, io.StringIO()) == ""
-
-
-def test_a_worker_that_goes_on_shows_no_progress(monkeypatch, two_messages):
-    assert shown(monkeypatch, Terminal(), wanted=False) == ""
+    text = stream.getvalue()
+    assert ("2/2" in text) == shown
+    assert text.endswith("\r\x1b[K") == shown

@@ -100,8 +100,8 @@ def test_purge_command_names_what_stays(letters, refer_to, capsys, arguments):
     call_command("mqlite", "purge", "jobs", *arguments, "--yes")
 
     assert capsys.readouterr().out.splitlines()[-2:] == [
-        "Purged from queue jobs: 4",
-        f"Kept, because other tables refer to them: #{letters[2].pk}",
+        "4 dead letters of queue jobs purged.",
+        f"Kept because other tables refer to them: #{letters[2].pk}",
     ]
 
 

@@ -1,29 +1,33 @@
-"""manage.py mqlite: see and steer the queues, and look after their file."""
+"""manage.py mqlite: inspect and operate the queues, and maintain their file."""
 
 from argparse import SUPPRESS, ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from django_mqlite.management.arguments import add_database, check_text
-from django_mqlite.management.inspection import SUBCOMMANDS
-from django_mqlite.management.inspection.errors import as_command_error
-from django_mqlite.management.inspection.output import Output
+from django_mqlite.management.cli import SUBCOMMANDS
+from django_mqlite.management.cli.arguments import add_database, check_text
+from django_mqlite.management.cli.output import Output, as_command_error
 
 
 class Command(BaseCommand):
-    help = "See and steer the queues, and look after their file."
-    # It must be possible to look into a project that is not in order.
+    help = "Inspect and operate the queues, and maintain their file."
+    # A project that fails its checks must still be open to inspection.
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         subparsers = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
         for name, subcommand in SUBCOMMANDS.items():
-            subparser = subparsers.add_parser(name, help=subcommand.HELP)
+            subparser = subparsers.add_parser(
+                name,
+                help=subcommand.help,
+                description=subcommand.help,
+                epilog=f"Example: manage.py {subcommand.example}",
+            )
             subcommand.add_arguments(subparser)
             subparser.add_argument("--json", action="store_true", help="print JSON, for scripts")
             add_database(subparser)
-            _take_django_options(subparser)
+            _add_django_options(subparser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         output = Output(stdout=self.stdout, stderr=self.stderr, as_json=options["json"])
@@ -32,8 +36,8 @@ class Command(BaseCommand):
             SUBCOMMANDS[options["subcommand"]].run(options, output)
 
 
-def _take_django_options(subparser: ArgumentParser) -> None:
-    """Also behind the subcommand, where people write them."""
+def _add_django_options(subparser: ArgumentParser) -> None:
+    """Accept Django's own options after the subcommand, where people write them."""
     for option in ("--settings", "--pythonpath"):
         subparser.add_argument(option, default=SUPPRESS, help=SUPPRESS)
     subparser.add_argument("-v", "--verbosity", type=int, default=SUPPRESS, help=SUPPRESS)

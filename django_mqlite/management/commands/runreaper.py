@@ -1,4 +1,4 @@
-"""manage.py runreaper: ends leases that ran out and activates what is due."""
+"""manage.py runreaper: release expired leases and activate due messages."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -7,8 +7,8 @@ from django.core.management.base import BaseCommand
 
 from django_mqlite.checks import checking, queue_alias
 from django_mqlite.logs import configure_default_logging
-from django_mqlite.management.arguments import add_database, add_skip_checks
-from django_mqlite.management.inspection.errors import as_command_error
+from django_mqlite.management.cli.arguments import add_database, add_skip_checks
+from django_mqlite.management.cli.output import as_command_error
 from django_mqlite.worker.reaper import Reaper, run_all
 from django_mqlite.worker.shutdown import Shutdown, shutdown_on_signals
 from django_mqlite.worker.watchdogs import check_writable
@@ -16,15 +16,16 @@ from django_mqlite.worker.watchdogs import check_writable
 
 class Command(BaseCommand):
     help = (
-        "Ends leases that ran out and activates scheduled messages that are due. Workers do this "
-        "themselves unless started with --no-reaper; several at once are harmless."
+        "Release expired leases, activate scheduled messages that are due, and delete what has "
+        "been retained long enough. Workers do this themselves unless started with --no-reaper; "
+        "several reapers at once are harmless."
     )
-    # Run after the preflight: of a locked database they say that SQLite knows no JSON.
+    # handle() runs them once it has the write lock: they misjudge a locked database.
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_database(parser)
-        parser.add_argument("--once", action="store_true", help="do what is due now, and end")
+        parser.add_argument("--once", action="store_true", help="do what is due now, and exit")
         add_skip_checks(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""manage.py runworker: claims messages and runs their handlers until it is told to stop."""
+"""manage.py runworker: claim messages and run their handlers until a signal stops it."""
 
 import sys
 from argparse import ArgumentParser
@@ -9,8 +9,14 @@ from django.core.management.base import BaseCommand
 from django_mqlite.checks import checking, queue_alias
 from django_mqlite.handlers import get_handlers
 from django_mqlite.logs import configure_default_logging
-from django_mqlite.management.arguments import add_database, add_skip_checks, count, names, seconds
-from django_mqlite.management.inspection.errors import as_command_error
+from django_mqlite.management.cli.arguments import (
+    add_database,
+    add_skip_checks,
+    count,
+    names,
+    seconds,
+)
+from django_mqlite.management.cli.output import as_command_error
 from django_mqlite.worker.launch import run_reloading, run_worker, wait_for_other_machine
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.shutdown import Shutdown, shutdown_on_signals
@@ -19,10 +25,10 @@ from django_mqlite.worker.watchdogs import check_writable, served_queues
 
 class Command(BaseCommand):
     help = (
-        "Claims messages and runs their handlers. TERM or INT stops claiming and lets running "
-        "handlers end; a second one leaves at once."
+        "Claim messages and run their handlers. TERM or INT stops claiming and lets running "
+        "handlers finish; a second one exits at once."
     )
-    # Run after the preflight: of a locked database they say that SQLite knows no JSON.
+    # handle() runs them once it has the write lock: they misjudge a locked database.
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -32,33 +38,39 @@ class Command(BaseCommand):
             type=names,
             default=(),
             metavar="A,B",
-            help="strictly in this order, * for the rest; default: all that are handled, in turn",
+            help="strictly in this order, * for the rest (default: all with a handler, in turn)",
         )
         add_database(parser)
-        add("--exclude", type=names, default=(), metavar="A,B", help="not these")
-        add("--threads", type=count, default=4, metavar="N", help="handlers at once (4)")
+        add("--exclude", type=names, default=(), metavar="A,B", help="queues to leave out")
+        add(
+            "--threads",
+            type=count,
+            default=4,
+            metavar="N",
+            help="handlers at once per process (4)",
+        )
         add("--processes", type=count, default=1, metavar="N", help="processes (1)")
-        add("--burst", action="store_true", help="end when nothing is left to claim")
-        add("--max-messages", type=count, metavar="N", help="end after so many messages")
+        add("--burst", action="store_true", help="exit when nothing is left to claim")
+        add("--max-messages", type=count, metavar="N", help="exit after N messages")
         add(
             "--max-memory",
             dest="max_memory_mb",
             type=count,
             metavar="MB",
-            help="end, or have the process replaced, when it has grown so large",
+            help="exit, or have the process replaced, when it uses more memory than this",
         )
         add(
             "--shutdown-timeout",
             type=seconds,
             default=30.0,
             metavar="S",
-            help="seconds for running handlers after TERM (30)",
+            help="seconds that running handlers have after TERM (30)",
         )
-        add("--reload", action="store_true", help="start anew when code changes (development)")
+        add("--reload", action="store_true", help="restart when code changes (for development)")
         add(
             "--ignore-other-machines",
             action="store_true",
-            help="start although a worker of another machine is registered",
+            help="start even if a worker on another machine is registered",
         )
         add("--no-reaper", dest="reaper", action="store_false", help="leave reaping to runreaper")
         add_skip_checks(parser)
@@ -73,13 +85,13 @@ class Command(BaseCommand):
             if not options["skip_checks"]:
                 with checking(using):
                     self.check()
-            # Parsed here as well, because call_command() passes them as its caller wrote them.
-            wanted, excluded = names(options["queues"]), names(options["exclude"])
-            queues = served_queues(using, handlers, wanted, excluded)
+            # call_command() passes options without parsing them.
+            included, excluded = names(options["queues"]), names(options["exclude"])
+            queues = served_queues(using, handlers, included, excluded)
             worker = WorkerOptions(
                 using=using,
                 queues=queues,
-                in_turn=not wanted,
+                in_turn=not included,
                 **{name: options[name] for name in OPTIONS},
             )
             if not options["ignore_other_machines"]:
@@ -93,4 +105,4 @@ class Command(BaseCommand):
 
 
 OPTIONS = ("threads", "burst", "max_messages", "max_memory_mb", "shutdown_timeout", "reaper")
-"""What is handed over as it was given."""
+"""The options that WorkerOptions takes as they are."""

@@ -6,6 +6,9 @@ from typing import Any
 
 from django.core.management import call_command
 
+SLEEP = "django_mqlite.management.cli.inspect.sleep"
+"""Between two polls of commands that run until Ctrl-C."""
+
 
 class Terminal(io.StringIO):
     """A stream that is one, with somebody's typing in it."""

@@ -47,7 +47,7 @@ def test_a_backup_is_a_complete_copy(database, tmp_path):
 
     text = mqlite("backup", path, *HERE)
 
-    assert text == f"Written to {path}: {path.stat().st_size:,} bytes\n"
+    assert text == f"{path} written: {path.stat().st_size:,} bytes.\n"
     assert rows_of(path) == [(b'{"order":1}',)]
     assert [each.name for each in tmp_path.glob("copy*")] == ["copy.sqlite3"]
 
@@ -215,7 +215,7 @@ def test_a_full_vacuum_gives_all_free_pages_back_and_makes_small_steps_possible(
     assert told == sorted(told)
     assert len(told) > 1
     size = database_file.storage(ALIAS).size
-    assert mqlite("vacuum", *HERE) == f"Given back: 0 of {size:,} bytes\n"
+    assert mqlite("vacuum", *HERE) == f"0 of {size:,} bytes freed.\n"
     assert answer("vacuum", *HERE) == {"bytes_before": size, "bytes_freed": 0, "full": False}
     assert database.is_sound()
 
@@ -292,7 +292,7 @@ def test_the_same_in_words(db, in_order):
     assert text.startswith("Everything is in order.\nSQLite ")
     assert "without the WAL-reset bug" in text
     assert "journal mode: wal, synchronous: FULL" in text
-    assert "integrity: not looked at" in mqlite("doctor", "--quick")
+    assert "integrity: not checked" in mqlite("doctor", "--quick")
 
 
 def test_the_wal_reset_bug_is_a_fact_and_a_warning_with_its_cure(db, in_order, monkeypatch):

@@ -16,7 +16,7 @@ def test_after_a_yes_they_are_gone(queue, typing):
     letter = dead_letter("jobs")
     typing("yes\n")
 
-    assert mqlite("purge", "jobs", "--all") == "Purged from queue jobs: 1\n"
+    assert mqlite("purge", "jobs", "--all") == "1 dead letter of queue jobs purged.\n"
     assert state_of(letter) == "gone"
 
 
@@ -39,7 +39,7 @@ def test_the_question_names_the_count_and_the_queue_and_not_on_stdout(queue, typ
 
     call_command("mqlite", "purge", "jobs", "--limit=1", "--json", stdout=stdout, stderr=stderr)
 
-    assert "Delete 1 dead letter(s) of queue jobs for good? [y/N] " in stderr.getvalue()
+    assert "Delete 1 dead letter of queue jobs? This is permanent. [y/N] " in stderr.getvalue()
     assert json.loads(stdout.getvalue()) == {"queue": "jobs", "purged": 1, "kept": []}
 
 
@@ -47,7 +47,7 @@ def test_the_question_names_the_count_and_the_queue_and_not_on_stdout(queue, typ
 def test_without_a_terminal_it_needs_yes(queue, deaths):
     letters = [dead_letter("jobs") for _ in range(deaths)]
 
-    with pytest.raises(CommandError, match=r"no terminal to ask at\. Pass --yes"):
+    with pytest.raises(CommandError, match=r"without a terminal: pass --yes"):
         mqlite("purge", "jobs", "--all")
 
     assert all(state_of(letter) == "dead_lettered" for letter in letters)
@@ -62,7 +62,7 @@ def test_with_yes_nobody_is_asked(queue):
 def test_with_nothing_to_purge_nobody_is_asked(queue, typing):
     typing("")
 
-    assert mqlite("purge", "jobs", "--all") == "Purged from queue jobs: 0\n"
+    assert mqlite("purge", "jobs", "--all") == "0 dead letters of queue jobs purged.\n"
 
 
 def test_only_those_named_by_id(queue):

@@ -13,7 +13,7 @@ def test_all_dead_letters_of_the_queue_go_back_to_work(queue, make_queue):
     letters = [dead_letter("jobs"), dead_letter("jobs")]
     other = dead_letter("others")
 
-    assert mqlite("redrive", "jobs") == "Redriven from queue jobs: 2\n"
+    assert mqlite("redrive", "jobs") == "2 dead letters of queue jobs redriven.\n"
     assert [state_of(each) for each in letters] == ["active", "active"]
     assert state_of(other) == "dead_lettered"
 

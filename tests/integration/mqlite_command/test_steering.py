@@ -28,7 +28,7 @@ def test_a_message_by_hand(queue):
     )  # fmt: skip
 
     message = Message.objects.get()
-    assert text == f"Enqueued as #{message.pk} of queue jobs\n"
+    assert text == f"#{message.pk} enqueued in queue jobs.\n"
     assert (message.data, message.properties) == ({"order": 1}, {"a": "b=c", "d": ""})
     assert (message.subject, message.group_id, message.message_id) == ("s", "g", "m")
     assert (message.correlation_id, message.reply_to) == ("c", "r")
@@ -75,7 +75,7 @@ def test_a_scheduled_message_is_cancelled_after_a_yes(queue, typing):
     assert state_of(message) == "scheduled"
     typing("y\n")
 
-    assert mqlite("cancel", message.pk) == f"#{message.pk}: cancelled\n"
+    assert mqlite("cancel", message.pk) == f"#{message.pk} cancelled.\n"
     assert state_of(message) == "gone"
 
 
@@ -95,7 +95,7 @@ def test_a_lease_is_released(queue, typing):
     message = enqueue_and_claim("jobs")
     typing("yes\n")
 
-    assert mqlite("release", message.pk, "--reason", "stuck") == f"#{message.pk}: released\n"
+    assert mqlite("release", message.pk, "--reason", "stuck") == f"#{message.pk} released.\n"
     assert state_of(message) == "active"
     assert row_of(message)["errors"][0]["message"] == "stuck"
 
@@ -134,15 +134,15 @@ def test_a_schedule_is_brought_forward(queue):
 def test_queues_are_paused_and_resumed(queue, make_queue):
     make_queue("others")
 
-    assert mqlite("pause", "jobs") == "Queue jobs: paused\n"
+    assert mqlite("pause", "jobs") == "Queue jobs paused.\n"
     assert answer("pause", "jobs", "others") == {
         "queues": [
             {"queue": "jobs", "paused": True, "changed": False},
             {"queue": "others", "paused": True, "changed": True},
         ]
     }
-    assert mqlite("resume", "jobs", "others") == "Queue jobs: resumed\nQueue others: resumed\n"
-    assert mqlite("resume", "jobs") == "Queue jobs: was resumed already\n"
+    assert mqlite("resume", "jobs", "others") == "Queue jobs resumed.\nQueue others resumed.\n"
+    assert mqlite("resume", "jobs") == "Queue jobs was not paused.\n"
 
 
 def test_one_unknown_queue_pauses_none(queue):
@@ -155,7 +155,7 @@ def test_one_unknown_queue_pauses_none(queue):
 def test_a_queue_is_subscribed_to_a_topic(db):
     text = mqlite("subscribe", "orders", "stock", "--filter", 'subject == "paid"')
 
-    assert text == 'Queue stock gets what is published to orders: subject == "paid"\n'
+    assert text == 'Queue stock subscribed to topic orders: subject == "paid"\n'
     assert answer("subscribe", "orders", "stock") == {
         "topic": "orders",
         "subscription": "stock",
@@ -220,43 +220,43 @@ def test_a_bar_shows_how_far_it_has_come_on_a_terminal_and_not_in_the_answer(que
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("list", "--state", "asleep"), "invalid choice: 'asleep'"),
+        (("list", "--state", "asleep"), "Invalid state 'asleep': use one of active, locked,"),
         (("list", "--after", "x"), "after must be the `next` of a page"),
         (("list", "job"), "Did you mean 'jobs'"),
-        (("list", "--limit", "0"), "0 is not between 1 and"),
+        (("list", "--limit", "0"), "Invalid number '0': use a whole number from 1"),
         (("why",), "required: ID"),
         (("why", "-1"), "No message has the message id '-1'"),
-        (("show", "0"), "0 is not between 1 and"),
+        (("show", "0"), "Invalid number '0': use a whole number from 1"),
         (("show", "one"), "No message has the message id 'one'"),
-        (("why", "9" * 5_000), "is no whole number"),
-        (("stats", "--watch", "-1"), "'-1' is no length of time"),
-        (("stats", "--watch", "0"), "'0' is less than 0.1 s"),
-        (("stats", "--watch", "soon"), "'soon' is no number of seconds"),
+        (("why", "9" * 5_000), "use a whole number from 1"),
+        (("stats", "--watch", "-1"), "Invalid duration '-1'"),
+        (("stats", "--watch", "0"), "Invalid duration '0': use at least 0.1 s"),
+        (("stats", "--watch", "soon"), "Invalid duration 'soon': use seconds"),
         (("enqueue", "jobs"), "required: DATA"),
-        (("enqueue", "jobs", "{"), "DATA is no JSON"),
+        (("enqueue", "jobs", "{"), "DATA is not valid JSON"),
         (("enqueue", "jobs", "NaN"), "data is nan, which JSON does not have"),
         (("enqueue", "job", "1"), "Did you mean 'jobs'"),
-        (("enqueue", "jobs", "1", "--property", "x"), "'x' is not NAME=VALUE"),
-        (("enqueue", "jobs", "1", "--property", "=x"), "'=x' is not NAME=VALUE"),
+        (("enqueue", "jobs", "1", "--property", "x"), "Invalid property 'x': use NAME=VALUE."),
+        (("enqueue", "jobs", "1", "--property", "=x"), "Invalid property '=x': use NAME=VALUE."),
         (("enqueue", "jobs", "1", "--priority", "high"), "invalid int value"),
         (("enqueue", "jobs", "1", "--priority", 2**63), "priority"),
         (("enqueue", "jobs", "1", "--group", "g", "--priority", "1"), "priority"),
         (("enqueue", "jobs", "1", "--delay", "later"), "Invalid duration 'later': use seconds"),
         (("cancel",), "required: ID"),
-        (("cancel", "1"), "no terminal to ask at. Pass --yes"),
-        (("release", "1"), "no terminal to ask at. Pass --yes"),
-        (("release", "x", "--yes"), "'x' is no whole number"),
+        (("cancel", "1"), "without a terminal: pass --yes"),
+        (("release", "1"), "without a terminal: pass --yes"),
+        (("release", "x", "--yes"), "Invalid number 'x': use a whole number"),
         (("pause",), "required: QUEUE"),
         (("resume", "job"), "Did you mean 'jobs'"),
-        (("redrive", "jobs", "--rate", "0"), "'0' is no rate"),
-        (("redrive", "jobs", "--rate", "nan"), "'nan' is no rate"),
+        (("redrive", "jobs", "--rate", "0"), "Invalid rate '0': use a positive number"),
+        (("redrive", "jobs", "--rate", "nan"), "Invalid rate 'nan': use a positive number"),
         (("redrive", "jobs", "--rate", "1e9"), "rate must be between"),
         (("redrive", "jobs", "--into", "job"), "Did you mean 'jobs'"),
         (("redrive", "jobs", "--id", "1", "--reason", "x"), "--id and --reason cannot"),
-        (("purge", "jobs", "--all", "--reason", "x", "--yes"), "--all means every one"),
+        (("purge", "jobs", "--all", "--reason", "x", "--yes"), "--all selects every dead letter"),
         (("subscribe", "orders"), "required: SUBSCRIPTION"),
         (("backup",), "required: PATH"),
-        (("vacuum", "--full"), "no terminal to ask at. Pass --yes"),
+        (("vacuum", "--full"), "without a terminal: pass --yes"),
         (("doctor", "--slow"), "unrecognized arguments: --slow"),
     ],
     ids=lambda value: " ".join(map(str, value))[:50] if isinstance(value, tuple) else None,

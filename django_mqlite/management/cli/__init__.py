@@ -1,0 +1,9 @@
+"""The subcommands of `manage.py mqlite`: one entry each in a table."""
+
+from . import act, file, inspect
+from .arguments import Subcommand
+
+SUBCOMMANDS: dict[str, Subcommand] = {
+    subcommand.name: subcommand
+    for subcommand in (*inspect.SUBCOMMANDS, *act.SUBCOMMANDS, *file.SUBCOMMANDS)
+}

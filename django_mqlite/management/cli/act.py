@@ -1,0 +1,406 @@
+"""Commands that change messages and queues: enqueue, redrive, purge, cancel, pause and others."""
+
+import json
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from django_mqlite.formatting import state_label
+from django_mqlite.managers import DeadLetterManager, MessageManager
+from django_mqlite.models import DeadLetter, Message, Queue, Subscription
+from django_mqlite.types import BulkCount, Explanation
+from django_mqlite.verbs.dead_letters import format_ids
+
+from .arguments import (
+    Options,
+    Subcommand,
+    add_ids,
+    add_selection,
+    add_yes,
+    check_selection,
+    duration,
+    message_property,
+    rate,
+)
+from .output import Output, as_command_error, lines, plural, require_terminal
+
+# enqueue
+
+ENQUEUE_OPTIONS = (
+    "delay", "ttl", "priority", "group_id", "subject", "message_id", "correlation_id", "reply_to",
+)  # fmt: skip
+
+
+def _add_enqueue_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("queue", metavar="QUEUE")
+    add("data", metavar="DATA", help="JSON, or text with --text; - reads it from stdin")
+    add("--text", action="store_true", help="DATA is text, not JSON")
+    add("--delay", type=duration, metavar="AGE", help="deliver after this long, such as 15m")
+    add("--ttl", type=duration, metavar="AGE", help="expire after this long, such as 2d")
+    add("--priority", type=int, default=0, metavar="N", help="higher goes first (0)")
+    add("--group", dest="group_id", metavar="ID", help="keep the order within this group")
+    add("--subject", metavar="TEXT")
+    add("--message-id", metavar="ID")
+    add("--correlation-id", metavar="ID")
+    add("--reply-to", metavar="NAME")
+    add(
+        "--property",
+        dest="properties",
+        type=message_property,
+        action="append",
+        metavar="NAME=VALUE",
+        help="can be repeated",
+    )
+
+
+def _enqueue(options: Options, output: Output) -> None:
+    data = sys.stdin.read() if options["data"] == "-" else options["data"]
+    if not options["text"]:
+        data = _parse_json(data)
+    with as_command_error(TypeError, ValueError, RecursionError):
+        message = Message.objects.db_manager(options["database"]).enqueue(
+            options["queue"],
+            data,
+            properties=dict(options["properties"] or ()) or None,
+            **{name: options[name] for name in ENQUEUE_OPTIONS},
+        )
+    output.answer(
+        {
+            "id": message.pk,
+            "queue": message.queue,
+            "duplicate": message.duplicate,
+            "visible_at": None if message.duplicate else message.visible_at,
+        },
+        f"Not enqueued: queue {message.queue} already has it as #{message.pk}."
+        if message.duplicate
+        else f"#{message.pk} enqueued in queue {message.queue}.",
+    )
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"DATA is not valid JSON: {error}. Pass --text for text.") from error
+
+
+# redrive and purge
+
+
+def _add_redrive_arguments(parser: ArgumentParser) -> None:
+    add_selection(parser)
+    parser.add_argument("--into", metavar="QUEUE", help="into another queue, with new ids")
+    parser.add_argument("--rate", type=rate, metavar="N", help="spread out: N per second")
+
+
+def _redrive(options: Options, output: Output) -> None:
+    check_selection(options)
+    queue = options["queue"]
+    letters = DeadLetter.objects.db_manager(options["database"])
+    destination = {"into": options["into"], "rate": options["rate"]}
+    with as_command_error(ValueError):
+        if options["ids"]:
+            ids = _checked_ids(letters, queue, options["ids"])
+            redriven = letters.redrive(ids, **destination)
+        else:
+            with output.progress("dead letters", _count(letters, options)) as progress:
+                redriven = letters.redrive_queue(
+                    queue,
+                    limit=options["limit"],
+                    progress=progress,
+                    **_filters(options),
+                    **destination,
+                )
+    _answer_bulk(queue, "redriven", redriven, output)
+
+
+def _add_purge_arguments(parser: ArgumentParser) -> None:
+    add_selection(parser)
+    parser.add_argument("--all", action="store_true", help="all dead letters of the queue")
+    add_yes(parser)
+
+
+def _purge(options: Options, output: Output) -> None:
+    _check_purge_selection(options)
+    require_terminal(options)
+    queue = options["queue"]
+    letters = DeadLetter.objects.db_manager(options["database"])
+    ids = _checked_ids(letters, queue, options["ids"]) if options["ids"] else None
+    count = _count(letters, options) if ids is None else len(ids)
+    purged = BulkCount()
+    if count:
+        question = f"Delete {plural(count, 'dead letter')} of queue {queue}? This is permanent."
+        output.confirm(question, options)
+        with output.progress("dead letters", count) as progress:
+            if ids is not None:
+                purged = letters.purge(ids)
+            else:
+                # No more than confirmed, even if more have died since.
+                purged = letters.purge_queue(
+                    queue, limit=count, progress=progress, **_filters(options)
+                )
+    _answer_bulk(queue, "purged", purged, output)
+
+
+def _check_purge_selection(options: Options) -> None:
+    check_selection(options, "all")
+    given = [name for name in ("ids", "limit", "older_than", "reason", "all") if options[name]]
+    if not given:
+        raise CommandError(
+            "Nothing is selected: pass --id, --limit, --older-than, --reason, or --all."
+        )
+    if options["all"] and len(given) > 1:
+        raise CommandError("--all selects every dead letter: pass no other selection with it.")
+
+
+def _filters(options: Options) -> dict[str, Any]:
+    return {"older_than": options["older_than"], "reason": options["reason"]}
+
+
+def _count(letters: DeadLetterManager[DeadLetter], options: Options) -> int:
+    matching = letters.matching(options["queue"], **_filters(options))
+    return matching[: options["limit"]].count()
+
+
+def _checked_ids(
+    letters: DeadLetterManager[DeadLetter], queue: str, ids: Sequence[int]
+) -> list[int]:
+    """Return each id once; raise CommandError unless all are dead letters of the queue."""
+    dead = set(letters.matching(queue, ids=ids).values_list("pk", flat=True))
+    others = [f"#{id}" for id in dict.fromkeys(ids) if id not in dead]
+    if others:
+        raise CommandError(
+            f"Not among the dead letters of queue {queue!r}: {', '.join(others)}. Nothing was "
+            f"done. `manage.py mqlite peek {queue} --dead` lists them."
+        )
+    return sorted(dead)
+
+
+def _answer_bulk(queue: str, done: str, count: BulkCount, output: Output) -> None:
+    text = f"{plural(count, 'dead letter')} of queue {queue} {done}."
+    if count.referenced:
+        text += f"\nKept because other tables refer to them: {format_ids(count.referenced)}"
+    output.answer({"queue": queue, done: count, "kept": list(count.referenced)}, text)
+
+
+# Messages by id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """A verb for single messages.
+
+    `verb` returns the function that acts on an id. It is called before the confirmation, so that
+    it can note what the user decides about. `confirm` is the question, with the {count}.
+    """
+
+    name: str
+    help: str
+    example: str
+    verb: Callable[[MessageManager[Any], Options], Callable[[int], bool]]
+    done: str
+    refused: Callable[[Explanation], str]
+    confirm: str = ""
+    key: str = ""
+    """The key of the ids in JSON; by default `done`."""
+    add_options: Callable[[ArgumentParser], None] = lambda parser: None
+
+    def subcommand(self) -> Subcommand:
+        """Return the command that runs the verb."""
+        return Subcommand(self.name, self.help, self.example, self._add_arguments, self._run)
+
+    def _add_arguments(self, parser: ArgumentParser) -> None:
+        add_ids(parser)
+        if self.confirm:
+            add_yes(parser)
+        self.add_options(parser)
+
+    def _run(self, options: Options, output: Output) -> None:
+        messages = Message.objects.db_manager(options["database"])
+        ids = list(dict.fromkeys(options["ids"]))
+        act = self.verb(messages, options)
+        if self.confirm:
+            output.confirm(self.confirm.format(count=plural(len(ids), "message")), options)
+        results = {id: act(id) for id in ids}
+        refused = {id: messages.explain(id) for id, acted in results.items() if not acted}
+        document = {
+            self.key or self.done: [id for id, acted in results.items() if acted],
+            "refused": [
+                {"id": id, "state": why.facts["state"], "code": why.code, "text": why.text}
+                for id, why in refused.items()
+            ],
+        }
+        text = [
+            f"#{id} not {self.done}: {_refusal(self, refused[id])}."
+            if id in refused
+            else f"#{id} {self.done}."
+            for id in ids
+        ]
+        output.answer(document, "\n".join(text), failed=bool(refused))
+
+
+def _refusal(action: Action, why: Explanation) -> str:
+    """Return why a message was left alone, or what became of it if it is gone."""
+    if why.facts["state"]:
+        return action.refused(why)
+    return lines(why.text if why.code == "never_enqueued" else f"it {why.text}")
+
+
+def _state(why: Explanation) -> str:
+    retrying = why.facts["state"] == "scheduled" and why.facts["delivery_count"]
+    return "it is retrying" if retrying else f"it is {state_label(why.facts['state'])}"
+
+
+def _add_release_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--reason",
+        default="released by hand",
+        metavar="TEXT",
+        help="recorded in the errors of the message",
+    )
+
+
+def _release_refused(why: Explanation) -> str:
+    if why.facts["state"] == "locked":
+        return "its lease is newer than the question"
+    return f"it has no lease, {_state(why)}"
+
+
+def _release(messages: MessageManager[Any], options: Options) -> Callable[[int], bool]:
+    """Release the leases of this moment, and no later ones."""
+    held = messages.using(messages.database).only("lock_token").in_bulk(options["ids"])
+    seen = {id: message.lease_fingerprint or "" for id, message in held.items()}
+    return lambda id: messages.release(id, seen=seen.get(id, ""), reason=options["reason"])
+
+
+ACTIONS = (
+    Action(
+        name="cancel",
+        help="Delete scheduled messages that were never delivered.",
+        example="mqlite cancel 5 6",
+        verb=lambda messages, options: messages.cancel,
+        done="cancelled",
+        refused=_state,
+        confirm="Delete {count}? This is permanent.",
+    ),
+    Action(
+        name="release",
+        help="End the leases of messages, so that they can be claimed again.",
+        example="mqlite release 5 --reason 'worker hangs'",
+        verb=_release,
+        done="released",
+        refused=_release_refused,
+        confirm="End the lease of {count}? Running handlers do not stop, so messages may be "
+        "handled twice.",
+        add_options=_add_release_options,
+    ),
+    Action(
+        name="run-now",
+        help="Make scheduled messages due now, including those that wait for a retry.",
+        example="mqlite run-now 5",
+        verb=lambda messages, options: messages.run_now,
+        done="made due",
+        refused=_state,
+        key="due",
+    ),
+)
+
+
+# pause, resume and subscribe
+
+
+def _add_queues(parser: ArgumentParser) -> None:
+    parser.add_argument("queues", nargs="+", metavar="QUEUE")
+
+
+def _set_paused(options: Options, output: Output, *, paused: bool) -> None:
+    """Pause or resume all queues, or none if one of them is unknown."""
+    manager = Queue.objects.db_manager(options["database"])
+    queues = [manager.named(name) for name in dict.fromkeys(options["queues"])]
+    changed = {queue.name: manager.set_paused(queue, paused) for queue in queues}
+    done = "paused" if paused else "resumed"
+    unchanged = "already paused" if paused else "not paused"
+    output.answer(
+        {
+            "queues": [
+                {"queue": name, "paused": paused, "changed": was_changed}
+                for name, was_changed in changed.items()
+            ]
+        },
+        "\n".join(
+            f"Queue {name} {done}." if was_changed else f"Queue {name} was {unchanged}."
+            for name, was_changed in changed.items()
+        ),
+    )
+
+
+def _add_subscribe_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("topic", metavar="TOPIC")
+    add("subscription", metavar="SUBSCRIPTION", help="its name, and the name of its queue")
+    add("--filter", default="", metavar="EXPRESSION", help="in CEL (default: every message)")
+
+
+def _subscribe(options: Options, output: Output) -> None:
+    topic, name, expression = options["topic"], options["subscription"], options["filter"]
+    with as_command_error(ValueError):
+        Subscription.objects.db_manager(options["database"]).subscribe(
+            topic, name, filter=expression
+        )
+    output.answer(
+        {"topic": topic, "subscription": name, "filter": expression},
+        f"Queue {name} subscribed to topic {topic}: {expression or 'every message'}",
+    )
+
+
+SUBCOMMANDS = (
+    Subcommand(
+        "enqueue",
+        help="Enqueue a message.",
+        example="mqlite enqueue orders '{\"order\": 17}' --delay 15m",
+        add_arguments=_add_enqueue_arguments,
+        run=_enqueue,
+    ),
+    Subcommand(
+        "redrive",
+        help="Redrive the dead letters of a queue: all of them, or by age, reason or id.",
+        example="mqlite redrive orders --reason MaxDeliveryCountExceeded --rate 10",
+        add_arguments=_add_redrive_arguments,
+        run=_redrive,
+    ),
+    Subcommand(
+        "purge",
+        help="Delete dead letters of a queue.",
+        example="mqlite purge orders --older-than 30d",
+        add_arguments=_add_purge_arguments,
+        run=_purge,
+    ),
+    *(action.subcommand() for action in ACTIONS),
+    Subcommand(
+        "pause",
+        help="Stop claims from queues. Enqueueing and running handlers continue.",
+        example="mqlite pause orders emails",
+        add_arguments=_add_queues,
+        run=partial(_set_paused, paused=True),
+    ),
+    Subcommand(
+        "resume",
+        help="Resume claims from paused queues.",
+        example="mqlite resume orders",
+        add_arguments=_add_queues,
+        run=partial(_set_paused, paused=False),
+    ),
+    Subcommand(
+        "subscribe",
+        help="Subscribe a queue to a topic, or change the filter of a subscription.",
+        example="mqlite subscribe orders stock --filter 'subject == \"paid\"'",
+        add_arguments=_add_subscribe_arguments,
+        run=_subscribe,
+    ),
+)

@@ -1,0 +1,170 @@
+"""Subcommands, the arguments that several of them take, and the types of their values."""
+
+import math
+import re
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import connections
+
+from django_mqlite.arguments import encode_text
+from django_mqlite.timing import MAX_DURATION_MS, milliseconds
+from django_mqlite.types import MAX_INTEGER, State
+
+from .output import Output
+
+Options = Mapping[str, Any]
+"""The parsed command line."""
+
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+DURATION = re.compile(r"([0-9]*\.?[0-9]+)([smhdw]?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """A subcommand of `manage.py mqlite`; `example` is a call without `manage.py`."""
+
+    name: str
+    help: str
+    example: str
+    add_arguments: Callable[[ArgumentParser], None]
+    run: Callable[[Options, Output], None]
+
+
+def names(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return comma-separated names, or those passed to call_command(), in order, each once."""
+    listed = given.split(",") if isinstance(given, str) else given
+    return tuple(dict.fromkeys(name.strip() for name in listed if name.strip()))
+
+
+def count(text: str) -> int:
+    """Return a whole number of at least 1 that the database can hold."""
+    is_number = text.isascii() and text.isdecimal() and len(text) < 20
+    if not (is_number and 1 <= int(text) <= MAX_INTEGER):
+        raise ArgumentTypeError(
+            f"Invalid number {text!r}: use a whole number from 1 to {MAX_INTEGER}."
+        )
+    return int(text)
+
+
+def seconds(text: str, *, least_ms: int = 0) -> float:
+    """Return the seconds of a duration such as 90, 90s, 15m, 1.5h, 2d or 1w."""
+    match = DURATION.fullmatch(text)
+    if match is None:
+        raise ArgumentTypeError(
+            f"Invalid duration {text!r}: use seconds, or a number with a unit, such as 90s, 15m, "
+            "2h or 7d."
+        )
+    value = float(match[1]) * UNITS[match[2]]
+    if not least_ms / 1000 <= value <= MAX_DURATION_MS / 1000:
+        minimum = f"at least {least_ms / 1000:g} s and " if least_ms else ""
+        raise ArgumentTypeError(f"Invalid duration {text!r}: use {minimum}at most 100 years.")
+    return value
+
+
+def duration(text: str) -> timedelta:
+    """Return a duration of at least a millisecond."""
+    return timedelta(milliseconds=milliseconds(seconds(text, least_ms=1), "duration"))
+
+
+def interval(text: str) -> float:
+    """Return the seconds between two queries: at least 0.1, to limit the load."""
+    return seconds(text, least_ms=100)
+
+
+def rate(text: str) -> float:
+    """Return a positive number of messages per second."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise ArgumentTypeError(
+            f"Invalid rate {text!r}: use a positive number of messages per second."
+        )
+    return value
+
+
+def message_property(text: str) -> tuple[str, str]:
+    """Return the name and the value of a property."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise ArgumentTypeError(f"Invalid property {text!r}: use NAME=VALUE.")
+    return name, value
+
+
+def state(text: str) -> State:
+    """Return a state by its name; "dead" and "dead-lettered" are dead_lettered."""
+    try:
+        return State.DEAD_LETTERED if text == "dead" else State(text.replace("-", "_"))
+    except ValueError:
+        known = ", ".join(state.replace("_", "-") for state in State)
+        raise ArgumentTypeError(f"Invalid state {text!r}: use one of {known}.") from None
+
+
+def check_text(options: Options) -> None:
+    """Raise CommandError for bytes on the command line that are not text."""
+    for option in options.values():
+        for value in option if isinstance(option, list) else [option]:
+            if isinstance(value, str | Path):
+                try:
+                    encode_text(str(value), "an argument")
+                except ValueError as error:
+                    raise CommandError(str(error)) from error
+
+
+def add_database(parser: ArgumentParser) -> None:
+    """Add [--database ALIAS]."""
+    parser.add_argument(
+        "--database",
+        choices=tuple(connections),
+        help="database of the queues (default: the one that the routers name)",
+    )
+
+
+def add_skip_checks(parser: ArgumentParser) -> None:
+    """Add [--skip-checks], for commands that run the checks themselves."""
+    parser.add_argument("--skip-checks", action="store_true", help="skip the system checks")
+
+
+def add_yes(parser: ArgumentParser) -> None:
+    """Add [--yes]."""
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def add_ids(parser: ArgumentParser) -> None:
+    """Add ID …, sequence numbers."""
+    parser.add_argument("ids", type=count, nargs="+", metavar="ID", help="sequence numbers")
+
+
+def add_id(parser: ArgumentParser) -> None:
+    """Add ID, which may be a message id."""
+    parser.add_argument("id", metavar="ID", help="sequence number, or message id")
+
+
+def add_selection(parser: ArgumentParser) -> None:
+    """Add QUEUE, and the options that select some of its dead letters."""
+    add = parser.add_argument
+    add("queue", metavar="QUEUE")
+    add("--id", dest="ids", type=count, nargs="+", metavar="N", help="sequence numbers")
+    add("--limit", type=count, metavar="N", help="at most N, longest dead first")
+    add(
+        "--older-than",
+        type=duration,
+        metavar="AGE",
+        help="dead for at least this long, such as 90s, 15m, 2h or 7d",
+    )
+    add("--reason", metavar="NAME", help="with this reason")
+
+
+def check_selection(options: Options, *others: str) -> None:
+    """Raise CommandError if another option selects besides --id."""
+    for name in ("limit", "older_than", "reason", *others):
+        if options["ids"] and options[name]:
+            option = "--" + name.replace("_", "-")
+            raise CommandError(f"--id and {option} cannot be combined: pass one of them.")

@@ -1,0 +1,181 @@
+"""Commands that maintain the database file: health, doctor, backup and vacuum."""
+
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from django_mqlite.checks import queue_alias
+from django_mqlite.doctor import Diagnosis, diagnose, facts, health
+from django_mqlite.timing import milliseconds
+from django_mqlite.verbs.database_file import (
+    back_up,
+    storage,
+    vacuum_fully,
+    vacuum_incrementally,
+)
+
+from .arguments import Options, Subcommand, add_yes, seconds
+from .output import Output, cell
+
+# health
+
+
+def _add_health_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-age",
+        type=seconds,
+        default=60.0,
+        metavar="S",
+        help="seconds that a message may have been due (60)",
+    )
+
+
+def _health(options: Options, output: Output) -> None:
+    using = options["database"] or queue_alias()
+    result = health(using, max_age_ms=milliseconds(options["max_age"], "--max-age"))
+    document = {
+        "healthy": result.healthy,
+        "problems": result.problems,
+        "oldest_due_age": result.oldest_due_age,
+        "last_poll_age": result.last_poll_age,
+        "live_workers": result.live_workers,
+        "wal_bytes": result.wal_bytes,
+    }
+    text = [
+        *([f"PROBLEM: {problem}" for problem in result.problems] or ["healthy"]),
+        f"oldest due message: {_ago(result.oldest_due_age)}",
+        f"last poll of a worker: {_ago(result.last_poll_age)}",
+        f"live workers: {result.live_workers}",
+        f"write-ahead log: {result.wal_bytes:,} bytes",
+    ]
+    output.answer(document, "\n".join(text), failed=not result.healthy)
+
+
+def _ago(age: float | None) -> str:
+    return "none" if age is None else f"{age:.1f} s ago"
+
+
+# doctor
+
+SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+
+
+def _add_doctor_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--quick", action="store_true", help="do not read the whole file to find damage"
+    )
+
+
+def _doctor(options: Options, output: Output) -> None:
+    diagnosis = diagnose(options["database"] or queue_alias(), thorough=not options["quick"])
+    document = {
+        "healthy": diagnosis.healthy,
+        "findings": [asdict(finding) for finding in diagnosis.findings],
+        "facts": facts(diagnosis),
+    }
+    text = [*_findings(diagnosis), *_facts(diagnosis)]
+    output.answer(document, "\n".join(text), failed=not diagnosis.healthy)
+
+
+def _findings(diagnosis: Diagnosis) -> Iterator[str]:
+    for finding in diagnosis.findings:
+        yield f"{finding.level.upper()} ({finding.id}): {finding.text}"
+        if finding.advice:
+            yield f"    {finding.advice}"
+    if not diagnosis.findings:
+        yield "Everything is in order."
+
+
+def _facts(diagnosis: Diagnosis) -> Iterator[str]:
+    file = diagnosis.storage
+    bug = "has the WAL-reset bug" if diagnosis.has_wal_reset_bug else "without the WAL-reset bug"
+    free = 100 * file.free / file.size if file.size else 0
+    yield f"SQLite {file.sqlite_version}, {bug}; {file.sqlite_source}"
+    yield f"file: {file.path or 'none, in memory'}, {file.size:,} bytes, {free:.0f} % free pages"
+    if diagnosis.unused is not None:
+        yield f"fragmentation: {diagnosis.unused:,} bytes are unused inside the queue's pages"
+    yield f"write-ahead log: {file.wal_size:,} bytes"
+    yield f"journal mode: {file.journal_mode}, synchronous: {SYNCHRONOUS[file.synchronous]}"
+    if not diagnosis.checked:
+        yield "integrity: not checked (--quick)"
+
+
+# backup
+
+
+def _add_backup_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="PATH", help="a file that does not exist yet")
+
+
+def _backup(options: Options, output: Output) -> None:
+    using, path = options["database"] or queue_alias(), options["path"]
+    size = storage(using).size
+    with output.progress("bytes", size) as update:
+        written = back_up(using, path, lambda done, total: update(size * done // (total or 1)))
+    output.answer(
+        {"path": str(path), "bytes": written}, f"{cell(path)} written: {written:,} bytes."
+    )
+
+
+# vacuum
+
+
+def _add_vacuum_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="rewrite the file: needs as much free disk space, and blocks writers meanwhile",
+    )
+    add_yes(parser)
+
+
+def _vacuum(options: Options, output: Output) -> None:
+    using = options["database"] or queue_alias()
+    before = storage(using)
+    if options["full"]:
+        question = (
+            f"Rewrite the file of {before.size:,} bytes? Nothing can write to it meanwhile, and "
+            "the disk needs room for a second copy."
+        )
+        output.confirm(question, options)
+        freed = vacuum_fully(using)
+    else:
+        with output.progress("bytes", before.free) as update:
+            freed = vacuum_incrementally(using, update)
+    output.answer(
+        {"bytes_before": before.size, "bytes_freed": freed, "full": options["full"]},
+        f"{freed:,} of {before.size:,} bytes freed.",
+    )
+
+
+SUBCOMMANDS = (
+    Subcommand(
+        "health",
+        help="Check that due messages are being consumed; exit with 1 if not.",
+        example="mqlite health --max-age 5m",
+        add_arguments=_add_health_arguments,
+        run=_health,
+    ),
+    Subcommand(
+        "doctor",
+        help="Check settings, file, disk, SQLite and workers, and say what to do.",
+        example="mqlite doctor --quick",
+        add_arguments=_add_doctor_arguments,
+        run=_doctor,
+    ),
+    Subcommand(
+        "backup",
+        help="Copy the database to a new file by SQLite's backup API, without stopping writers.",
+        example="mqlite backup /var/backups/queue.sqlite3",
+        add_arguments=_add_backup_arguments,
+        run=_backup,
+    ),
+    Subcommand(
+        "vacuum",
+        help="Return free pages of the file to the disk, or with --full rewrite the file.",
+        example="mqlite vacuum",
+        add_arguments=_add_vacuum_arguments,
+        run=_vacuum,
+    ),
+)
