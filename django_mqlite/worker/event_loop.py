@@ -1,6 +1,7 @@
 """The one event loop of a worker process, for its async handlers."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from dataclasses import replace
@@ -13,6 +14,9 @@ from .executor import DeliveryResult
 
 logger = get_logger("django_mqlite.worker")
 
+CANCEL_TIMEOUT = 1.0
+"""Seconds that tasks have to end when the loop is closed."""
+
 OnFinished = Callable[[DeliveryResult], None]
 
 
@@ -24,15 +28,16 @@ class EventLoop:
         run: Callable[[Message], Coroutine[Any, Any, DeliveryResult]],
         *,
         new_context: Callable[[], Context] = copy_context,
-        on_stopped: Callable[[], None] = lambda: None,
+        on_broken: Callable[[], None] = lambda: None,
     ) -> None:
         """`new_context` returns the context for a message's task.
 
-        `on_stopped` is called when a handler has stopped the loop under all of them.
+        `on_broken` is called if the loop cannot go on, for example because a handler has closed one
+        of its file descriptors.
         """
         self._run = run
         self._new_context = new_context
-        self._on_stopped = on_stopped
+        self._on_broken = on_broken
         self._closing = False
         self._guard = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -58,15 +63,18 @@ class EventLoop:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(timeout=5)
         if not self._thread.is_alive():  # or a coroutine blocks it, and it goes with the process
-            self._cancel_remaining(self._loop)
-            self._loop.close()
+            # Handlers may have broken it.
+            with contextlib.suppress(BaseException), contextlib.closing(self._loop):
+                self._cancel_remaining(self._loop)
 
     def _cancel_remaining(self, loop: asyncio.AbstractEventLoop) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        deadline = loop.time() + CANCEL_TIMEOUT
+        loop.call_at(deadline, loop.stop)
+        for task in self._tasks.values():
             task.cancel()
-        if tasks:
-            loop.run_until_complete(asyncio.wait(tasks, timeout=1))
+            task.add_done_callback(lambda _: loop.stop())
+        while self._tasks and loop.time() < deadline:
+            self._run_until_stopped(loop)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._guard:
@@ -78,22 +86,35 @@ class EventLoop:
             return self._loop
 
     def _run_until_closed(self) -> None:
+        """Run the loop, again whenever a handler stops it, because others have tasks in it."""
         assert self._loop is not None  # noqa: S101 - it has just been made
         try:
-            self._loop.run_forever()
-        finally:  # stopped by a handler, or a task of one has raised SystemExit
+            while not self._closing:
+                self._run_until_stopped(self._loop)
+        except BaseException:
+            logger.exception("the event loop of all async handlers is broken, so the worker ends")
+            self._on_broken()
+
+    def _run_until_stopped(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run the loop until close() or a handler stops it.
+
+        asyncio raises the SystemExit or KeyboardInterrupt of a task twice: out of the loop, and
+        where the handler awaits the task, which fails its delivery.
+        """
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:
+            name = type(error).__name__
+            logger.exception("a task or callback of an async handler raised %s", name)
+        else:
             if not self._closing:
-                logger.error("a handler has stopped the event loop of all async handlers")
-                self._on_stopped()
+                logger.error("an async handler stopped the event loop; it was started again")
 
     def _begin(self, message: Message, on_finished: OnFinished) -> None:
-        loop, coroutine = asyncio.get_running_loop(), self._run(message)
-        try:
-            task = loop.create_task(coroutine, context=self._new_context())
-        except Exception as error:  # noqa: BLE001 - of a task factory that a handler has set
-            coroutine.close()
-            on_finished(DeliveryResult(message=message, error=error))
-            return
+        # Without the loop's task factory: a handler may have set one that raises.
+        task = asyncio.Task(
+            self._run(message), loop=asyncio.get_running_loop(), context=self._new_context()
+        )
         self._tasks[id(message)] = task
         task.add_done_callback(lambda done: on_finished(self._end(message, done)))
 

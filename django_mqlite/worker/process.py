@@ -105,7 +105,7 @@ def _pool(options: WorkerOptions, executor: Executor, wakeup: Wakeup, stop: Shut
     loop = EventLoop(
         executor.run_async,
         new_context=executor.contexts.new_context,
-        on_stopped=partial(stop.request, failed=True),
+        on_broken=partial(stop.request, failed=True),
     )
     return Pool(
         executor.run,

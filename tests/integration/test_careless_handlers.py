@@ -32,21 +32,6 @@ def test_a_settle_of_the_handlers_own_that_was_committed_stays(make_queue):
     assert row_of(message)["dead_letter_reason"] == "Mine"
 
 
-def test_a_handler_that_stops_the_event_loop_ends_the_worker_with_a_failure(make_queue):
-    make_queue("jobs")
-    enqueue("jobs", None)
-
-    async def stop_the_loop(message):
-        import asyncio  # noqa: PLC0415 - as a careless handler would
-
-        asyncio.get_running_loop().stop()
-        await asyncio.sleep(60)
-
-    ended = work(stop_the_loop, shutdown_timeout=0.1)
-
-    assert (ended.code, ended.running) == (1, 1)
-
-
 def test_without_an_order_of_their_own_the_queues_take_turns(make_queue):
     for name in ("a", "b"):
         make_queue(name)

@@ -5,6 +5,7 @@ import ctypes
 import logging
 import threading
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from django.db.models.signals import post_init
@@ -24,11 +25,13 @@ from tests.support.verbs import row_of, state_of
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def work(function, *, threads=2, atomic=False):
+def work(function, *, threads=2, atomic=False, stop=None, **options):
     """A burst of a worker of one process."""
-    worker = WorkerOptions(using="default", queues=("jobs",), burst=True, threads=threads)
+    worker = WorkerOptions(
+        using="default", queues=("jobs",), burst=True, threads=threads, **options
+    )
     of_queue = {"jobs": Handler(queue="jobs", function=function, atomic=atomic)}
-    return run_worker_process(worker, of_queue, Shutdown())
+    return run_worker_process(worker, of_queue, stop or Shutdown())
 
 
 @pytest.fixture
@@ -256,43 +259,122 @@ def test_a_thread_that_dies_with_its_delivery_fails_it_and_is_replaced(jobs, thr
     assert letter.errors[0]["class"] == "django_mqlite.exceptions.HandlerThreadDied"
 
 
+# What a handler does to the event loop
+
+
+async def exit_at_once(error):
+    raise error
+
+
+async def exit_in_wait_for(error):
+    await asyncio.wait_for(exit_at_once(error), 60)
+
+
+async def exit_in_gather(error):
+    await asyncio.gather(exit_at_once(error), asyncio.sleep(0))
+
+
+async def exit_in_task(error):
+    await asyncio.create_task(exit_at_once(error))
+
+
+async def exit_in_task_group(error):
+    async with asyncio.TaskGroup() as group:
+        group.create_task(exit_at_once(error))
+
+
+async def exit_in_lost_task(error):
+    task = asyncio.create_task(exit_at_once(error))
+    while not task.done():  # noqa: ASYNC110 - anything else would await it
+        await asyncio.sleep(0)
+
+
+async def exit_in_callback(error):
+    def leave():
+        left.set()
+        raise error
+
+    left = asyncio.Event()
+    asyncio.get_running_loop().call_soon(leave)
+    await left.wait()
+
+
+async def stop_loop(error):
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)
+
+
+async def refuse_tasks(error):
+    def refuse(loop, coroutine, **options):
+        coroutine.close()
+        raise error
+
+    asyncio.get_running_loop().set_task_factory(refuse)
+
+
+FAILING = [exit_in_wait_for, exit_in_gather, exit_in_task, exit_in_task_group]
+RETURNING = [exit_in_lost_task, exit_in_callback, stop_loop, refuse_tasks]
+
+
 @pytest.mark.usefixtures("quiet")
-def test_a_task_of_a_coroutine_that_exits_ends_the_worker_with_a_failure(make_queue):
-    """Its SystemExit leaves the loop, under all other coroutines."""
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("disturb", [*FAILING, *RETURNING], ids=lambda disturb: disturb.__name__)
+def test_handler_that_disturbs_the_loop_ends_alone(jobs, disturb, error):
+    neighbour, guilty, later = (enqueue("jobs", data) for data in ("wait", "bad", "good"))
+    is_over = asyncio.Event()
+
+    async def handle(message):
+        if message.data == "bad":
+            await disturb(error())
+        elif message.data == "wait":
+            async with asyncio.timeout(30):
+                await is_over.wait()
+        else:
+            is_over.set()
+
+    assert work(handle, threads=2).code == 0
+
+    assert [state_of(neighbour), state_of(later)] == ["gone", "gone"]
+    errors = [(letter.pk, letter.errors[0]["class"]) for letter in DeadLetter.objects.all()]
+    assert errors == ([(guilty.pk, f"builtins.{error.__name__}")] if disturb in FAILING else [])
+
+
+@pytest.mark.usefixtures("quiet")
+def test_loop_that_cannot_go_on_ends_the_worker_with_a_failure(make_queue):
     make_queue("jobs")
     message = enqueue("jobs", None)
 
-    async def leave(message):
-        async def exit_at_once():
-            raise SystemExit(3)
+    async def break_the_loop(message):
+        loop = asyncio.get_running_loop()
+        loop.run_forever = None
+        loop.stop()
+        await asyncio.sleep(60)
 
-        await asyncio.gather(asyncio.create_task(exit_at_once()), asyncio.sleep(60))
+    assert work(break_the_loop, threads=1, shutdown_timeout=0.1).code == 1
 
-    worker = WorkerOptions(
-        using="default", queues=("jobs",), burst=True, threads=1, shutdown_timeout=0.1
-    )
-    ended = run_worker_process(worker, {"jobs": Handler(queue="jobs", function=leave)}, Shutdown())
-
-    assert ended.code == 1
     row = row_of(message)
     assert (row["state"], row["delivery_count"], row["interruptions"]) == ("active", 0, 1)
 
 
-def test_a_task_factory_that_raises_fails_the_delivery(jobs):
-    message = enqueue("jobs", "bad")
-    after = enqueue("jobs", "good")
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("error", [SystemExit, RuntimeError])
+def test_loop_that_handlers_disturb_while_it_closes_is_closed(make_queue, error):
+    make_queue("jobs")
+    message = enqueue("jobs", None)
 
-    def refuse(loop, coroutine, **options):
-        coroutine.close()
-        raise RuntimeError("no more tasks")
+    async def refuse_and_exit(message):
+        task = asyncio.create_task(asyncio.sleep(60))
+        await refuse_tasks(error())
+        stop.request()
+        try:
+            await task
+        finally:
+            asyncio.get_running_loop().call_soon(raising(error), SimpleNamespace(data="bad"))
 
-    async def break_the_loop(message):
-        asyncio.get_running_loop().set_task_factory(refuse)
+    stop = Shutdown()
+    assert work(refuse_and_exit, threads=1, stop=stop, shutdown_timeout=0.1).code == 0
 
-    assert work(break_the_loop, threads=1).code == 0
-
-    states = sorted([state_of(message), state_of(after)])
-    assert states == ["dead_lettered", "gone"]
+    assert row_of(message)["interruptions"] == 1
 
 
 # Handlers whose body has not run
