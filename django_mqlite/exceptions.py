@@ -3,7 +3,7 @@
 import copyreg
 import json
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
@@ -132,6 +132,22 @@ class LockLost(MqliteError):
         super().__init__(
             f"Cannot {verb} message #{id} of queue {queue!r}: this lease has ended. Another worker "
             "may have the message."
+        )
+
+
+class MessageReferenced(MqliteError):
+    """A message cannot be deleted, because a foreign key of another table refers to it.
+
+    Nothing was written. `tables` has the names of the tables that refer to messages.
+    """
+
+    def __init__(self, verb: str, tables: Sequence[str]) -> None:
+        self.verb = verb
+        self.tables = tuple(tables)
+        super().__init__(
+            f"{verb}() cannot delete a message that a row of {' or '.join(tables)} refers to. "
+            "Delete that row first, use ON DELETE CASCADE or SET NULL, or store the message's id "
+            "without a foreign key."
         )
 
 

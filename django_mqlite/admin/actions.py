@@ -30,7 +30,7 @@ from ..timing import epoch_ms
 from ..transactions import write_transaction, yield_to_other_writers
 from ..types import BulkCount, State
 from ..verbs.base import BATCH
-from ..verbs.dead_letters import format_ids
+from ..verbs.references import format_ids
 from .base import BaseAdmin, log, nothing_changed
 
 MAX_SECONDS = 2.0

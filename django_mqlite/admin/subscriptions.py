@@ -1,5 +1,6 @@
 """Admin of subscriptions, with a form that tries a filter on a sample message."""
 
+import json
 from typing import Any
 
 from django import forms
@@ -30,12 +31,29 @@ SAMPLE_FIELDS = [
 ]  # fmt: skip
 
 
+class StrictDecoder(json.JSONDecoder):
+    """A decoder that reports every text that Python cannot parse or write as invalid JSON."""
+
+    def decode(self, text: str, *args: Any) -> Any:
+        try:
+            value = super().decode(text, *args)
+            json.dumps(value, ensure_ascii=False).encode()
+        except json.JSONDecodeError:
+            raise
+        except (ValueError, RecursionError) as error:  # such as a number of 5,000 digits
+            raise json.JSONDecodeError(str(error), text, 0) from error
+        return value
+
+
 class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
     """Topic, name and filter, and a sample message to try the filter on."""
 
     sample_subject = forms.CharField(label=_("subject"), required=False)
     sample_properties = forms.JSONField(
-        label=_("properties"), required=False, help_text=_('JSON, for example {"country": "de"}')
+        label=_("properties"),
+        required=False,
+        decoder=StrictDecoder,
+        help_text=_('JSON, for example {"country": "de"}'),
     )
     sample_group_id = forms.CharField(label=_("group id"), required=False)
     sample_correlation_id = forms.CharField(label=_("correlation id"), required=False)

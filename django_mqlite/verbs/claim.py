@@ -18,6 +18,7 @@ from ..transactions import after_commit, in_callers_transaction, write_transacti
 from ..types import Rejection
 from .any_text import retry_with_any_text
 from .base import M, from_rows, from_worker_rows, lock_ms, require_queue
+from .references import naming_references
 from .settle import Settlement, SettleVerbs, restoring_states, settle
 
 
@@ -148,6 +149,7 @@ class ClaimVerbs(SettleVerbs[M]):
             )
         return self._readable(rows)
 
+    @naming_references
     @retry_with_any_text
     def claim_and_delete(self, queue: str, *, limit: int = 1) -> list[M]:
         """Claim up to `limit` messages of `queue` and delete them: there is nothing to settle.
@@ -167,6 +169,7 @@ class ClaimVerbs(SettleVerbs[M]):
         """Return the names of queues that have claimable messages, without the write lock."""
         return store.claim.claimable_queues(self.connection, now=timing.now_ms())
 
+    @naming_references
     @retry_with_any_text
     def exchange(
         self,

@@ -1,7 +1,6 @@
 """Redrive and purge dead letters, in batches that are a transaction each."""
 
-import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -23,6 +22,7 @@ from ..timing import Duration, milliseconds, moment
 from ..transactions import after_commit, write_transaction, yield_to_other_writers
 from ..types import BulkCount
 from .base import BATCH, M, Verbs, from_rows, require_queue
+from .references import referenced
 
 BatchAction = Callable[[Sequence[int]], BulkCount]
 """A redrive or purge of one batch; it returns how many of the ids were dead letters."""
@@ -275,42 +275,3 @@ def _checked_rate(rate: float) -> float:
             f"rate must be between 1/3600 and 1,000,000 messages per second, not {shown(rate)}."
         )
     return rate
-
-
-# Foreign keys with ON DELETE CASCADE, SET NULL or SET DEFAULT do not prevent a deletion. The keys
-# are read from the schema, because not every table has a model.
-REFERENCES = """
-    SELECT t.name, f."from"
-      FROM sqlite_master AS t, pragma_foreign_key_list(t.name) AS f
-     WHERE t.type = 'table' AND lower(f."table") = 'mqlite_messages'
-       AND f.on_delete IN ('NO ACTION', 'RESTRICT')
-"""
-
-
-def referenced(connection: Any, ids: Collection[int]) -> set[int]:
-    """Return the ids of those messages that a row of another table refers to.
-
-    Check this before deleting. Django's foreign keys are deferred, so SQLite would only refuse the
-    commit, which may be the caller's, and would not name the message.
-    """
-    referenced_ids: set[int] = set()
-    quote = connection.ops.quote_name
-    with connection.cursor() as cursor:
-        cursor.execute(REFERENCES)
-        for table, column in cursor.fetchall():
-            cursor.execute(
-                "SELECT value FROM json_each(%s)"  # noqa: S608 - names from the schema, quoted
-                f" WHERE value IN (SELECT {quote(column)} FROM {quote(table)})",
-                [json.dumps(list(ids))],
-            )
-            referenced_ids.update(id for (id,) in cursor.fetchall())
-    return referenced_ids
-
-
-SHOWN_IDS = 20
-
-
-def format_ids(ids: Sequence[int]) -> str:
-    """Return the first 20 ids as text for people, and the number of the others."""
-    text = ", ".join(f"#{id}" for id in ids[:SHOWN_IDS])
-    return text if len(ids) <= SHOWN_IDS else f"{text} (+{len(ids) - SHOWN_IDS})"

@@ -27,7 +27,11 @@ SUBSCRIBE = "Subscription.objects.subscribe() or unsubscribe()"
 COLUMN_VERBS: Mapping[str, Mapping[str, str]] = {
     "Message": {
         **dict.fromkeys(
-            ("id", "priority", "line", "blocked", "group_id", "enqueued_at", "expires_at"), ENQUEUE
+            (
+                *("id", "priority", "line", "blocked", "group_id", "enqueued_at", "expires_at"),
+                *("max_delivery_count", "message_id", "content_type", "properties", "body"),
+            ),
+            ENQUEUE,
         ),
         **dict.fromkeys(
             ("locked_at", "locked_until", "lock_token", "locked_by", "delivery_count"), CLAIM

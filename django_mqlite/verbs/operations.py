@@ -11,11 +11,13 @@ from ..transactions import after_commit, write_transaction
 from ..types import fingerprint
 from .any_text import retry_with_any_text
 from .base import M, Verbs
+from .references import naming_references
 
 
 class OperationVerbs(Verbs[M]):
     """Cancel a scheduled message, run it now, or release a lease."""
 
+    @naming_references
     def cancel(self, id: int) -> bool:
         """Delete a scheduled message that was never delivered; return False for any other."""
         with write_transaction(self.database) as (connection, _):

@@ -19,6 +19,7 @@ from ..timing import MAX_DURATION_MS, Duration, epoch_ms, moment
 from ..transactions import after_commit, write_transaction
 from ..types import Abandonment, Completion, Deferral, Lease, Outcome, Rejection, State
 from .base import M, Verbs, lock_ms
+from .references import naming_references
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +155,7 @@ def _description(settlement: Settlement) -> str:
 class SettleVerbs(Verbs[M]):
     """Settle and renew leases."""
 
+    @naming_references
     def settle(
         self, message: Any, outcome: Outcome, *, error: BaseException | str | None = None
     ) -> bool:
@@ -162,6 +164,7 @@ class SettleVerbs(Verbs[M]):
         with restoring_states([settlement]), write_transaction(self.database) as (connection, now):
             return settle(connection, [settlement], now=now)[0]
 
+    @naming_references
     def complete_many(self, messages: Sequence[Any]) -> list[bool]:
         """Complete the messages in one statement; return for each whether its lease still held.
 

@@ -17,7 +17,7 @@ from ..transactions import after_commit, write_transaction
 from ..types import Lease
 from .any_text import retry_with_any_text
 from .base import get_model
-from .dead_letters import format_ids, referenced
+from .references import format_ids, referenced
 
 logger = get_logger("django_mqlite")
 

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from django.db import Error, IntegrityError, connections
+from django.db import Error, connections
 
-from ..exceptions import QueueNotFound
+from ..exceptions import MessageReferenced, QueueNotFound
 from ..guard import get_logger
 from ..logs import CurrentMessage
 from ..models import Message
@@ -216,7 +216,7 @@ class Consumer:
                 worker=self._options.name,
                 at_least_ms=at_least_ms,
             )
-        except IntegrityError:
+        except MessageReferenced:
             self._settle_singly()
             return
         for settlement, kept in zip(self._unsettled, held, strict=True):
@@ -262,7 +262,7 @@ class Consumer:
                 self._messages.settle(
                     settlement.message, settlement.outcome, error=settlement.error
                 )
-            except IntegrityError as error:
+            except MessageReferenced as error:
                 message = settlement.message
                 logger.exception(
                     "message #%s of %s cannot be settled: %s", message.pk, message.queue, error

@@ -21,7 +21,7 @@ ADVICE = {
     "readonly": "the file or its directory cannot be written by this user",
     "unable to open": "the file is missing or its directory cannot be entered",
     "no such table": "run `manage.py migrate`",
-    "disk i/o": "the disk fails; look at the system's log",
+    "disk i/o": "the disk is full or fails; check its free space and the system's log",
 }
 
 

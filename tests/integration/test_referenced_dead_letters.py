@@ -4,12 +4,14 @@ import json
 
 import pytest
 from django.core.management import call_command
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.urls import reverse
 
+from django_mqlite import enqueue
+from django_mqlite.exceptions import MessageReferenced
 from django_mqlite.models import DeadLetter, Message
 from tests.integration.admin.pages import hidden_in, text_of
-from tests.support.verbs import dead_letter, state_of
+from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim, row_of, state_of
 
 KINDS = {
     "deferred": "REFERENCES mqlite_messages (id) DEFERRABLE INITIALLY DEFERRED",
@@ -153,3 +155,57 @@ def test_admin_button_says_why_a_referenced_dead_letter_stays(letters, refer_to,
 
     assert f"Kept because other tables refer to them: #{letters[0].pk}" in text_of(page)
     assert state_of(letters[0]) == "dead_lettered"
+
+
+def complete(message):
+    claim_one("jobs").complete()
+
+
+def complete_many(message):
+    Message.objects.complete_many(Message.objects.claim("jobs", limit=9))
+
+
+DELETIONS = {
+    "complete": ({}, complete),
+    "complete_many": ({}, complete_many),
+    "claim_and_delete": ({}, lambda message: Message.objects.claim_and_delete("jobs", limit=9)),
+    "cancel": ({"delay": 60}, lambda message: message.cancel()),
+}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("transactional", [True], indirect=True)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", DELETIONS)
+def test_verb_that_cannot_delete_a_referenced_message_names_the_table(
+    transactional, queue, refer_to, verb, kind
+):
+    options, delete = DELETIONS[verb]
+    message = enqueue("jobs", None, **options)
+    enqueue("jobs", None, **options)
+    refer_to(message, kind)
+
+    with pytest.raises(MessageReferenced, match="a row of order refers to") as caught:
+        delete(message)
+
+    assert caught.value.tables == ("order",)
+    assert Message.objects.count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("transactional", [True], indirect=True)
+def test_other_integrity_errors_keep_their_class(transactional, queue):
+    message = enqueue_and_claim("jobs")
+    before = row_of(message)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TRIGGER refuse BEFORE DELETE ON mqlite_messages"
+            " BEGIN SELECT raise(ABORT, 'refused'); END"
+        )
+
+    with pytest.raises(IntegrityError, match="refused"):
+        message.complete()
+
+    assert row_of(message) == before
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TRIGGER refuse")

@@ -76,6 +76,7 @@ SAMPLES = [
     exceptions.LeaseExpired("late"),
     exceptions.LeaseReleased("by hand"),
     exceptions.WorkerDied("killed"),
+    exceptions.MessageReferenced("complete", ["orders"]),
     exceptions.SchemaVersionMismatch("9", "1"),
     exceptions.Reject("UnknownArticle", "no article 17"),
     exceptions.Retry("later", delay=timedelta(hours=1)),

@@ -14,7 +14,7 @@ from django_mqlite.formatting import state_label
 from django_mqlite.managers import DeadLetterManager, MessageManager
 from django_mqlite.models import DeadLetter, Message, Queue, Subscription
 from django_mqlite.types import BulkCount, Explanation
-from django_mqlite.verbs.dead_letters import format_ids
+from django_mqlite.verbs.references import format_ids
 
 from .arguments import (
     Options,

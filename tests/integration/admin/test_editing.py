@@ -197,7 +197,13 @@ def test_filter_is_tried_on_a_sample_without_saving(editor, db, filter, sample, 
     assert Subscription.objects.get().filter == ""
 
 
-@pytest.mark.parametrize("properties", ['{"a": 1}', "[1]", "{"])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        *('{"a": 1}', "[1]", "{", "NaN", '{"a": "\\ud800"}'),
+        *("9" * 5_000, "[" * 100_000, '{"a": ' + "9" * 5_000 + "}"),
+    ],
+)
 def test_invalid_sample_is_shown_in_the_form(editor, db, properties):
     Subscription.objects.subscribe("orders", "stock")
 
