@@ -32,7 +32,7 @@ def queues() -> set[str]:
 
 
 def discover() -> None:
-    """Import each installed app's `tasks` module, so that a broken one is told when work begins."""
+    """Import each installed app's `tasks` module, so that an import error is raised at startup."""
     import_modules(modules_of_apps("tasks"))
 
 

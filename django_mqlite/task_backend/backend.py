@@ -54,7 +54,7 @@ class MqliteBackend(BaseTaskBackend):
 
     @property
     def result_ttl_ms(self) -> int:
-        """The time that a successful task is kept. Raises ImproperlyConfigured."""
+        """The retention of successful tasks in milliseconds. Raises ImproperlyConfigured."""
         return result_ttl_ms(self.alias, self.options)
 
     def validate_task(self, task: Any) -> None:
@@ -83,18 +83,18 @@ class MqliteBackend(BaseTaskBackend):
             return self._original(messages, message)
         return self._told(task, message)
 
-    def enqueue_many(self, task: Any, calls: Iterable[Call]) -> list[Any]:
+    def enqueue_many(self, task: Any, items: Iterable[Call]) -> list[Any]:
         """Enqueue all of these calls or none, in one statement; their TaskResults in order."""
         options = self._ready(task)
         if options.message_id is not None:
             raise InvalidTask("message_id is one call's own: enqueue these one by one.")
-        drafts = [self._draft(task, options, call.args, call.kwargs) for call in _calls(calls)]
+        drafts = [self._draft(task, options, draft.args, draft.kwargs) for draft in _checked(items)]
         stored = self._messages().enqueue_many(task.queue_name, drafts)
         return [self._told(task, message) for message in _all_new(stored)]
 
-    async def aenqueue_many(self, task: Any, calls: Iterable[Call]) -> list[Any]:
-        """The same in async code."""
-        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(task, calls)
+    async def aenqueue_many(self, task: Any, items: Iterable[Call]) -> list[Any]:
+        """Call enqueue_many() from async code."""
+        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(task, items)
 
     def get_result(self, result_id: str) -> Any:
         """The TaskResult with this id. Raises TaskResultDoesNotExist, also when it is kept no more.
@@ -177,7 +177,7 @@ class MqliteBackend(BaseTaskBackend):
 
 
 def _must_be_found(task: Any) -> None:
-    """A worker finds the task by its path: better said to who enqueues it than found out there."""
+    """Check that the task's path leads to the task, because a worker imports it by that path."""
     if task.func.__module__ == "__main__":
         raise InvalidTask(f"{task.name}() is of __main__, where a worker cannot find it.")
     try:
@@ -189,7 +189,7 @@ def _must_be_found(task: Any) -> None:
 
 
 def _must_have_window(messages: "MessageManager[Message]", queue: str) -> None:
-    """Without one the same id would be stored twice, and a result be one or the other."""
+    """Check for a deduplication window; without one, two messages could have the same id."""
     model: type[Queue] = apps.get_model("django_mqlite", "Queue")
     window = model.objects.using(messages.database).filter(name=queue)
     if window.values_list("dedup_window_ms", flat=True).first() == 0:
@@ -199,22 +199,22 @@ def _must_have_window(messages: "MessageManager[Message]", queue: str) -> None:
         )
 
 
-def _calls(calls: Iterable[Call]) -> list[Call]:
-    said = list(calls)
-    for call in said:
-        if not isinstance(call, Call):
-            raise TypeError(f"enqueue_many() takes Call(…) objects, not {call!r:.100}")
-    return said
+def _checked(items: Iterable[Call]) -> list[Call]:
+    drafts = list(items)
+    for draft in drafts:
+        if not isinstance(draft, Call):
+            raise TypeError(f"enqueue_many() takes Call(…) objects, not {draft!r:.100}")
+    return drafts
 
 
 def _all_new(stored: "Iterable[Message | DuplicateConflict]") -> "Iterable[Message]":
-    """Each has an id of its own, so that none can repeat another."""
-    for one in stored:
-        if isinstance(one, DuplicateConflict):
-            raise one
-        yield one
+    """Yield the stored messages; raise the first DuplicateConflict."""
+    for message in stored:
+        if isinstance(message, DuplicateConflict):
+            raise message
+        yield message
 
 
 def _aware(at: datetime) -> datetime:
-    """With USE_TZ off the framework lets a naive time pass: it is of the project's time zone."""
+    """Return `at` as an aware datetime; naive times are in the project's time zone."""
     return at if timezone.is_aware(at) else timezone.make_aware(at)

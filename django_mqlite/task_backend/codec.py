@@ -1,4 +1,4 @@
-"""The arguments of a call as JSON that comes back as it went in, or an error that names one."""
+"""Encoding of task arguments as JSON, without loss or with an error that names the argument."""
 
 import inspect
 import math
@@ -10,7 +10,7 @@ from ..guard import shown
 from ..message import encode_json
 
 MAX_DEPTH = 100
-"""Containers in containers: what is read in a worker has to fit on the stack there."""
+"""The deepest nesting of containers; a worker must be able to decode it on its stack."""
 
 SCALARS = (type(None), bool, int, float)
 CONTAINERS = (list, dict)
@@ -30,7 +30,7 @@ HINTS = {
     "QuerySet": "pass the primary keys",
     "QueryDict": "pass .dict() or dict(….lists())",
 }
-"""What to do instead, by the name of the type."""
+"""Advice for unsupported values, by the name of their type."""
 
 
 def encoded_call(
@@ -57,7 +57,7 @@ def encoded_call(
     named |= {f"argument {name!r}": value for name, value in kwargs.items()}
     for name, value in named.items():
         _check(value, name)
-    # What is left to find out are numbers of 5,000 digits and lone surrogates.
+    # This raises for integers of 5,000 digits and for lone surrogates.
     body = encode_json({"args": list(args), "kwargs": dict(kwargs)}, "the call").encode()
     if len(body) > max_bytes:
         raise _too_large(len(body), max_bytes, named)
@@ -87,7 +87,7 @@ def _check(value: Any, name: str) -> None:
 
 
 def _places(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Every value inside, with the keys and places that lead to it."""
+    """Yield every nested value, with the keys and indexes that lead to it."""
     waiting: list[tuple[tuple[Any, ...], Any]] = [((), value)]
     while waiting:
         trail, item = waiting.pop()

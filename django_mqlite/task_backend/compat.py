@@ -12,7 +12,7 @@ from ..exceptions import MqliteError, Reject
 
 
 class UnknownTask(MqliteError):
-    """The path of a message names no task that this code has; older or newer code may have it."""
+    """The message names a task that this code does not have; another version of the code may."""
 
     def __init__(self, path: str, why: str) -> None:
         self.path = path
@@ -21,7 +21,7 @@ class UnknownTask(MqliteError):
 
 
 class ReturnValueRefused(Reject, TypeError):
-    """The task has ended well, and what it returned cannot be kept. It is not run again."""
+    """The task succeeded but its return value cannot be stored. The task is not run again."""
 
     def __init__(self, why: str) -> None:
         Reject.__init__(self, "ReturnValueRefused", why)

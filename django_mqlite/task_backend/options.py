@@ -1,4 +1,4 @@
-"""The options that a task has beyond those of the framework, and the Task with them."""
+"""Task options that the framework does not have, and the Task class that carries them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -21,7 +21,7 @@ OPTIONS = ("RESULT_TTL",)
 
 
 def result_ttl_ms(alias: str, options: Mapping[str, Any]) -> int:
-    """RESULT_TTL in milliseconds; 0 keeps no results. ImproperlyConfigured if it is neither."""
+    """Return RESULT_TTL in milliseconds, or 0 to keep no results; raise ImproperlyConfigured."""
     if "RESULT_TTL" not in options:
         return DEFAULT_RESULT_TTL_MS
     try:
@@ -31,7 +31,7 @@ def result_ttl_ms(alias: str, options: Mapping[str, Any]) -> int:
 
 
 def served_queues(queues: Iterable[str]) -> set[str]:
-    """The queues that tasks of a backend may come in. An empty QUEUES allows each declared one."""
+    """Return the queues of a backend. An empty QUEUES allows every declared queue."""
     return set(queues) or set(get_settings().queues)
 
 
@@ -77,7 +77,7 @@ def _check_windows(backend: Any, where: str) -> Iterator[CheckMessage]:
         declared = get_settings().queues
         ttl = result_ttl_ms(backend.alias, backend.options)
     except ImproperlyConfigured:
-        return  # told by another check
+        return  # reported by another check
     for name in sorted(served_queues(backend.queues) & declared.keys()):
         if declared[name].dedup_window_ms > ttl:
             yield Warning(
@@ -159,7 +159,7 @@ class MqliteTask(Task):  # type: ignore[type-arg]
         Task.__post_init__(self)  # no super(): a dataclass with slots is another class than this
         for name in LENGTHS_OF_TIME:
             value = getattr(self, name)
-            if value is not None:  # alike however it was said: tasks are compared
+            if value is not None:  # normalized, because tasks are compared
                 alike = timedelta(milliseconds=milliseconds(value, name))
                 object.__setattr__(self, name, alike)
 
@@ -171,32 +171,32 @@ class MqliteTask(Task):  # type: ignore[type-arg]
             raise TypeError(f"using() has no option {name!r}; it has {', '.join(sorted(known))}")
         return replace(self, **said)
 
-    # Positional only, so that a task may have arguments that are called self.
+    # Positional-only, so that a task may have an argument named `self`.
     def enqueue(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Enqueue a call of the task, in the caller's transaction; its TaskResult."""
+        """Enqueue the task in the caller's transaction and return its TaskResult."""
         return self.get_backend().enqueue(self, args, kwargs)
 
     async def aenqueue(self, /, *args: Any, **kwargs: Any) -> Any:
-        """The same in async code."""
+        """Call enqueue() from async code."""
         return await self.get_backend().aenqueue(self, args, kwargs)
 
-    def enqueue_many(self, calls: "list[Call]") -> list[Any]:
-        """Enqueue all these calls of the task or none, in one statement; their TaskResults.
+    def enqueue_many(self, drafts: "list[Call]") -> list[Any]:
+        """Enqueue all drafts of the task or none, in one statement, and return their TaskResults.
 
-        A backend of another kind, in tests say, enqueues them one by one.
+        Other backends, for example in tests, enqueue them one by one.
         """
         backend: Any = self.get_backend()
         if hasattr(backend, "enqueue_many"):
-            return backend.enqueue_many(self, calls)  # type: ignore[no-any-return]
-        return [backend.enqueue(self, call.args, call.kwargs) for call in calls]
+            return backend.enqueue_many(self, drafts)  # type: ignore[no-any-return]
+        return [backend.enqueue(self, draft.args, draft.kwargs) for draft in drafts]
 
-    async def aenqueue_many(self, calls: "list[Call]") -> list[Any]:
-        """The same in async code."""
-        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(calls)
+    async def aenqueue_many(self, drafts: "list[Call]") -> list[Any]:
+        """Call enqueue_many() from async code."""
+        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(drafts)
 
 
 class Call:
-    """The arguments of one call, for enqueue_many()."""
+    """The arguments of one task to enqueue, for enqueue_many()."""
 
     def __init__(self, /, *args: Any, **kwargs: Any) -> None:
         self.args = args
@@ -209,7 +209,7 @@ def options_of(task: Any) -> TaskOptions:
 
 
 def written_options(task: Any) -> dict[str, Any]:
-    """The task's own options for JSON: a worker has its code, and not what `.using()` has said."""
+    """Return the task's options for JSON, because a worker cannot see options set by `.using()`."""
     return {
         name: value.total_seconds() if name in LENGTHS_OF_TIME else value
         for name, value in _own_options(task).items()
@@ -227,7 +227,7 @@ def _own_options(task: Any) -> dict[str, Any]:
 
 
 def checked(options: TaskOptions) -> TaskOptions:
-    """The options, or InvalidTask with the one that is wrong."""
+    """Return the options; raise InvalidTask for an invalid one."""
     try:
         attempts = options.max_attempts
         if attempts is not None and not (type(attempts) is int and 0 < attempts < 2**31):

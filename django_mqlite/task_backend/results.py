@@ -1,4 +1,4 @@
-"""The framework's Task and TaskResult, made of what a message says."""
+"""Conversion of messages to the framework's Task and TaskResult."""
 
 import inspect
 from dataclasses import fields, replace
@@ -31,7 +31,7 @@ def registered_task(path: str) -> Any:
         found = import_string(path)
     except KeyboardInterrupt:
         raise  # of whoever runs this by hand
-    except BaseException as error:  # whatever a module does that is being imported
+    except BaseException as error:  # an import can raise anything
         raise UnknownTask(path, f"{type(error).__name__}: {error}") from error
     if not isinstance(found, Task):
         raise UnknownTask(path, "what is there was not made by @task")
@@ -39,7 +39,7 @@ def registered_task(path: str) -> Any:
 
 
 def is_async(path: str) -> bool:
-    """Whether the task runs in the event loop; a task that is missing fails in a thread."""
+    """Return whether the task runs in the event loop; a missing task fails in a thread."""
     try:
         return inspect.iscoroutinefunction(registered_task(path).func)
     except UnknownTask:
@@ -114,7 +114,7 @@ def task_of(facts: TaskFacts) -> Any:
 
 
 def result_from(facts: TaskFacts, task: Any) -> Any:
-    """The TaskResult of what a message says."""
+    """Return the TaskResult for the facts of a message."""
     result: TaskResult[Any] = TaskResult(
         task=task,
         id=facts.id,

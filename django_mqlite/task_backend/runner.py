@@ -1,4 +1,4 @@
-"""A worker runs a task: the handler of every message that is one."""
+"""The handler of task messages: run the task, store its result and send its signals."""
 
 import json
 import logging
@@ -65,7 +65,7 @@ def tell_failed(
     exception: BaseException | None,
     **facts: Any,
 ) -> None:
-    """A message is a dead letter, whoever made it one: a worker, a reaper, a reject by hand."""
+    """Handle a dead letter, whether a worker, the reaper or an operator made it one."""
     if content_type != TASK:
         return
     model: type[Message] = apps.get_model("django_mqlite", "Message")
@@ -116,7 +116,7 @@ def run(message: "Message") -> HandlerResult:
 
 
 async def run_async(message: "Message") -> HandlerResult:
-    """The same for a coroutine function. A cancellation fails the attempt."""
+    """Run the message's coroutine task. A cancellation fails the attempt."""
     attempt = Attempt.of(message)
     await signals.task_started.asend_robust(attempt.sender, task_result=attempt.result)
     try:
@@ -139,9 +139,9 @@ class Attempt:
 
     @classmethod
     def of(cls, message: "Message") -> "Attempt":
-        """The attempt that the delivery of this message is. Raises UnknownTask and NotATask.
+        """Return the attempt for this delivery. Raise UnknownTask or NotATask.
 
-        Whatever can be wrong with the settings is found out here, before the task has run.
+        Invalid settings raise here, before the task runs.
         """
         facts = task_facts(message)
         task = task_of(facts)
@@ -165,14 +165,14 @@ class Attempt:
         return kwargs
 
     def failed(self, error: BaseException) -> HandlerResult:
-        """As a handler's failure, but after the task's own backoff if it has one."""
+        """Return the result of a failed handler, with the task's own backoff if it has one."""
         outcome = outcome_of(error)
         if outcome == Abandonment():
             outcome = Abandonment(delay_ms=self._own_backoff())
         return HandlerResult(outcome=outcome, error=error)
 
     def succeeded(self, value: Any) -> HandlerResult:
-        """Keep what it returned, and tell so once it is committed."""
+        """Store the return value, and send task_finished after commit."""
         try:
             encoded = encoded_value(value)
         except ReturnValueRefused as error:
@@ -183,10 +183,10 @@ class Attempt:
         return HandlerResult(outcome=Completion(result=encoded, retain_ms=self.retain_ms))
 
     def _own_backoff(self) -> int | None:
-        said = options_of(self.task).backoff
-        if said is None:
+        backoff = options_of(self.task).backoff
+        if backoff is None:
             return None
-        base_ms = milliseconds(said, "backoff")
+        base_ms = milliseconds(backoff, "backoff")
         return backoff_ms(
             self.message.delivery_count,
             base_ms=base_ms,
@@ -198,11 +198,11 @@ class Attempt:
 def encoded_value(value: Any) -> str:
     """Return the task's return value as JSON, normalized like the framework's own backends.
 
-    Raises ReturnValueRefused where it is not JSON, or larger than a message may be.
+    Raise ReturnValueRefused if it is not JSON or exceeds the size limit.
     """
     try:
         encoded = encode_json(normalize_json(value), "the return value")
-    except Exception as error:  # whatever the methods of the value do
+    except Exception as error:  # methods of the value can raise anything
         raise ReturnValueRefused(f"{type(error).__name__}: {error}") from error
     limit = get_settings().max_body_bytes
     if len(encoded.encode()) > limit:
