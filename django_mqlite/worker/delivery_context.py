@@ -5,6 +5,7 @@ thread. There deliveries would share their connections: one would roll back what
 and wait for a thread that another occupies.
 """
 
+import os
 from collections.abc import Callable
 from concurrent import futures
 from contextvars import Context, copy_context
@@ -17,6 +18,7 @@ from django.utils import timezone, translation
 
 from ..logs import CurrentMessage, current_message
 from ..models import Message
+from ..types import HandlerResult
 
 T = TypeVar("T")
 
@@ -98,7 +100,7 @@ class DeliveryThread(futures.Executor):
         """Run a synchronous call after those before it."""
         with self._guard:
             self._thread = self._thread or self._threads.take()
-            return self._thread.submit(fn, *args, **kwargs)
+            return self._thread.submit(end_forked_children, fn, *args, **kwargs)
 
     def end(self, act: Callable[[], T]) -> futures.Future[T]:
         """Run `act` after the last call, then leave the thread to another delivery.
@@ -110,3 +112,34 @@ class DeliveryThread(futures.Executor):
         future = thread.submit(act)
         future.add_done_callback(lambda _: self._threads.put_back(thread))
         return future
+
+
+def end_forked_children(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call the function; a process that it forks and that leaves it, ends there."""
+    pid = os.getpid()
+    try:
+        result = function(*args, **kwargs)
+    except BaseException as error:
+        exit_if_forked(pid, error)
+        raise
+    exit_if_forked(pid, result)
+    return result
+
+
+def exit_if_forked(pid: int, result: object) -> None:
+    """End a process that a handler has forked, with the exit code that Python gives to `result`.
+
+    It would go on as a second worker with the same leases. It ends at once, because it must not use
+    the connections of the process `pid`, not even to close them.
+    """
+    if os.getpid() == pid:
+        return
+    error = result.error if isinstance(result, HandlerResult) else result
+    match error:
+        case SystemExit(code=None | 0):
+            os._exit(0)
+        case SystemExit(code=int(code)):
+            os._exit(code & 0xFF)
+        case BaseException():
+            os._exit(1)
+    os._exit(0)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import inspect
+import os
 import traceback
 from collections.abc import Awaitable, Mapping
 from concurrent.futures import Future
@@ -21,7 +22,7 @@ from ..handlers import Handler, check_has_run, handler_of, outcome_of
 from ..models import Message
 from ..transactions import write_transaction
 from ..types import HandlerResult, Outcome, State
-from .delivery_context import DeliveryContexts
+from .delivery_context import DeliveryContexts, end_forked_children, exit_if_forked
 
 logger = get_logger("django_mqlite.worker")
 
@@ -105,11 +106,14 @@ def _ended(handler: Handler, message: Message, using: str) -> DeliveryResult:
 
 
 async def _handle_async(handler: Handler, message: Message) -> DeliveryResult:
+    pid = os.getpid()
     try:
         returned = await cast(Awaitable[object], handler.function(message))
+        exit_if_forked(pid, returned)
         check_has_run(returned)
         return delivery_result(message, returned)
     except BaseException as error:  # noqa: BLE001 - see _ended()
+        exit_if_forked(pid, error)
         return DeliveryResult(message=message, error=error)
 
 
@@ -200,10 +204,15 @@ def _run_atomic(handler: Handler, message: Message, using: str) -> object:
 
 def call(handler: Handler, message: Message) -> object:
     """Call the handler and return its result; awaitables are run to completion."""
+    result = end_forked_children(_call, handler, message)
+    check_has_run(result)
+    return result
+
+
+def _call(handler: Handler, message: Message) -> object:
     result = handler.function(message)
     if result is not None and inspect.isawaitable(result):
-        result = async_to_sync(_wait_for)(result)
-    check_has_run(result)
+        return async_to_sync(_wait_for)(result)
     return result
 
 

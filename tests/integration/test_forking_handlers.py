@@ -20,6 +20,9 @@ EXPECTED = {
     "terminate": -15,
     "interrupt": 1,
     "fork": -15,
+    "fork_and_return": 0,
+    "fork_and_raise": 1,
+    "fork_and_exit": 3,
     "run": 0,
     "map_in_pool": [1, 2],
     "map_in_executor": [1, 2],
@@ -27,10 +30,14 @@ EXPECTED = {
     "set_django_up": [True, True],
 }
 
+IN_POOL_THREAD = {way: code for way, code in EXPECTED.items() if way.startswith("fork")}
+"""Python cannot end a multiprocessing child that a thread of a ThreadPoolExecutor forked."""
+
 FLAVOURS = {
     "plain": partial(enqueue, "fork"),
     "atomic": partial(enqueue, "fork-atomic"),
     "async": partial(enqueue, "fork-async"),
+    "thread of async": partial(enqueue, "fork-thread"),
     "task": tasks.fork.enqueue,
     "async task": tasks.fork_in_a_loop.enqueue,
 }
@@ -38,7 +45,7 @@ FLAVOURS = {
 
 @pytest.fixture(autouse=True)
 def into_the_workers_database(database):
-    for queue in ("fork", "fork-atomic", "fork-async"):
+    for queue in ("fork", "fork-atomic", "fork-async", "fork-thread"):
         database.queue(queue)
     with override_settings(DATABASE_ROUTERS=[WorkerRouter()]):
         yield
@@ -47,19 +54,21 @@ def into_the_workers_database(database):
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("start", ["--threads=2", "--processes=2"])
 def test_processes_started_by_handlers_behave_as_anywhere(database, start, flavour):
-    for way in EXPECTED:
+    expected = IN_POOL_THREAD if flavour == "thread of async" else EXPECTED
+    for way in expected:
         FLAVOURS[flavour]({"way": way, "outcome": database.file(way)})
 
     worker = database.start(start, **FORKING)
-    outcomes = {way: database.beside / way for way in EXPECTED}
+    outcomes = {way: database.beside / way for way in expected}
     wait_until(
         lambda: all(file.exists() for file in outcomes.values()), "the processes to end", seconds=60
     )
 
     found = {way: file.read_text() for way, file in outcomes.items()}
-    assert found == {way: repr(outcome) for way, outcome in EXPECTED.items()}
+    assert found == {way: repr(outcome) for way, outcome in expected.items()}
     wait_until(lambda: database.left() == 0, "the messages to be settled")
     worker.terminate()
     assert worker.exit_code() == 0, worker.output
+    assert " is lost" not in worker.output
     assert database.dead_letters() == []
     assert database.is_sound()

@@ -5,4 +5,4 @@ from tests.support.worker_settings import INSTALLED_APPS, MQLITE
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.support.forking_app"]
 
-MQLITE["QUEUES"] |= {"fork": {}, "fork-atomic": {}, "fork-async": {}}
+MQLITE["QUEUES"] |= {"fork": {}, "fork-atomic": {}, "fork-async": {}, "fork-thread": {}}

@@ -3,7 +3,9 @@
 import multiprocessing
 import os
 import signal
+import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,46 @@ def fork() -> int | None:
         os._exit(0)
     os.kill(pid, signal.SIGTERM)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def fork_and_return() -> int | None:
+    """The child returns from the handler."""
+    return fork_and(lambda: None)
+
+
+def fork_and_raise() -> int | None:
+    """The child raises out of the handler."""
+    return fork_and(interrupt_self)
+
+
+def fork_and_exit() -> int | None:
+    """The child leaves the handler by sys.exit()."""
+    return fork_and(lambda: sys.exit(3))
+
+
+def interrupt_self() -> None:
+    raise KeyboardInterrupt
+
+
+def fork_and(leave: Callable[[], object]) -> int | None:
+    """Fork; the child leaves the handler in this way. Return its exit code, or None."""
+    pid = os.fork()
+    if pid == 0:
+        leave()
+        raise InChild
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return None
+
+
+class InChild(Exception):
+    """Raised in a child that is to return from the handler."""
 
 
 def run() -> int | None:
@@ -96,6 +138,9 @@ WAYS = {
         terminate,
         interrupt,
         fork,
+        fork_and_return,
+        fork_and_raise,
+        fork_and_exit,
         run,
         map_in_pool,
         map_in_executor,
@@ -109,6 +154,8 @@ def take(order: dict[str, str]) -> None:
     """Start processes in that way, and write how it ended."""
     try:
         outcome = repr(WAYS[order["way"]]())
+    except InChild:
+        return
     except Exception as error:  # noqa: BLE001 - for the test to see
         outcome = repr(error)
     Path(f"{order['outcome']}.part").write_text(outcome)
