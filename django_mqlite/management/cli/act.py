@@ -55,7 +55,6 @@ def _add_enqueue_arguments(parser: ArgumentParser) -> None:
         type=message_property,
         action="append",
         metavar="NAME=VALUE",
-        help="can be repeated",
     )
 
 
@@ -213,7 +212,7 @@ class Action:
 
     def subcommand(self) -> Subcommand:
         """Return the command that runs the verb."""
-        return Subcommand(self.name, self.help, self.example, self._add_arguments, self._run)
+        return Subcommand(self.name, self.help, self._run, self._add_arguments, self.example)
 
     def _add_arguments(self, parser: ArgumentParser) -> None:
         add_ids(parser)
@@ -258,12 +257,8 @@ def _state(why: Explanation) -> str:
 
 
 def _add_release_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--reason",
-        default="released by hand",
-        metavar="TEXT",
-        help="recorded in the errors of the message",
-    )
+    text = "recorded in the errors of the message"
+    parser.add_argument("--reason", default="released by hand", metavar="TEXT", help=text)
 
 
 def _release_refused(why: Explanation) -> str:
@@ -325,19 +320,16 @@ def _set_paused(options: Options, output: Output, *, paused: bool) -> None:
     queues = [manager.named(name) for name in dict.fromkeys(options["queues"])]
     changed = {queue.name: manager.set_paused(queue, paused) for queue in queues}
     done = "paused" if paused else "resumed"
-    unchanged = "already paused" if paused else "not paused"
-    output.answer(
-        {
-            "queues": [
-                {"queue": name, "paused": paused, "changed": was_changed}
-                for name, was_changed in changed.items()
-            ]
-        },
-        "\n".join(
-            f"Queue {name} {done}." if was_changed else f"Queue {name} was {unchanged}."
-            for name, was_changed in changed.items()
-        ),
-    )
+    unchanged = "was already paused" if paused else "was not paused"
+    document = [
+        {"queue": name, "paused": paused, "changed": was_changed}
+        for name, was_changed in changed.items()
+    ]
+    text = [
+        f"Queue {name} {done if was_changed else unchanged}."
+        for name, was_changed in changed.items()
+    ]
+    output.answer({"queues": document}, "\n".join(text))
 
 
 def _add_subscribe_arguments(parser: ArgumentParser) -> None:
@@ -359,48 +351,22 @@ def _subscribe(options: Options, output: Output) -> None:
     )
 
 
+# fmt: off
 SUBCOMMANDS = (
-    Subcommand(
-        "enqueue",
-        help="Enqueue a message.",
-        example="mqlite enqueue orders '{\"order\": 17}' --delay 15m",
-        add_arguments=_add_enqueue_arguments,
-        run=_enqueue,
-    ),
-    Subcommand(
-        "redrive",
-        help="Redrive the dead letters of a queue: all of them, or by age, reason or id.",
-        example="mqlite redrive orders --reason MaxDeliveryCountExceeded --rate 10",
-        add_arguments=_add_redrive_arguments,
-        run=_redrive,
-    ),
-    Subcommand(
-        "purge",
-        help="Delete dead letters of a queue.",
-        example="mqlite purge orders --older-than 30d",
-        add_arguments=_add_purge_arguments,
-        run=_purge,
-    ),
+    Subcommand("enqueue", "Enqueue a message.",
+        _enqueue, _add_enqueue_arguments, "mqlite enqueue orders '{\"order\": 17}' --delay 15m"),
+    Subcommand("redrive", "Redrive dead letters of a queue: all, or by age, reason or id.",
+        _redrive, _add_redrive_arguments,
+        "mqlite redrive orders --reason MaxDeliveryCountExceeded --rate 10"),
+    Subcommand("purge", "Delete dead letters of a queue.",
+        _purge, _add_purge_arguments, "mqlite purge orders --older-than 30d"),
     *(action.subcommand() for action in ACTIONS),
-    Subcommand(
-        "pause",
-        help="Stop claims from queues. Enqueueing and running handlers continue.",
-        example="mqlite pause orders emails",
-        add_arguments=_add_queues,
-        run=partial(_set_paused, paused=True),
-    ),
-    Subcommand(
-        "resume",
-        help="Resume claims from paused queues.",
-        example="mqlite resume orders",
-        add_arguments=_add_queues,
-        run=partial(_set_paused, paused=False),
-    ),
-    Subcommand(
-        "subscribe",
-        help="Subscribe a queue to a topic, or change the filter of a subscription.",
-        example="mqlite subscribe orders stock --filter 'subject == \"paid\"'",
-        add_arguments=_add_subscribe_arguments,
-        run=_subscribe,
-    ),
+    Subcommand("pause", "Stop claims from queues. Enqueueing and running handlers continue.",
+        partial(_set_paused, paused=True), _add_queues, "mqlite pause orders emails"),
+    Subcommand("resume", "Resume claims from paused queues.",
+        partial(_set_paused, paused=False), _add_queues, "mqlite resume orders"),
+    Subcommand("subscribe", "Subscribe a queue to a topic, or change the filter of a subscription.",
+        _subscribe, _add_subscribe_arguments,
+        "mqlite subscribe orders stock --filter 'subject == \"paid\"'"),
 )
+# fmt: on

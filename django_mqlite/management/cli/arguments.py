@@ -31,9 +31,9 @@ class Subcommand:
 
     name: str
     help: str
-    example: str
-    add_arguments: Callable[[ArgumentParser], None]
     run: Callable[[Options, Output], None]
+    add_arguments: Callable[[ArgumentParser], None]
+    example: str
 
 
 def names(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -153,12 +153,7 @@ def add_selection(parser: ArgumentParser) -> None:
     add("queue", metavar="QUEUE")
     add("--id", dest="ids", type=count, nargs="+", metavar="N", help="sequence numbers")
     add("--limit", type=count, metavar="N", help="at most N, longest dead first")
-    add(
-        "--older-than",
-        type=duration,
-        metavar="AGE",
-        help="dead for at least this long, such as 90s, 15m, 2h or 7d",
-    )
+    add("--older-than", type=duration, metavar="AGE", help="dead this long, such as 7d")
     add("--reason", metavar="NAME", help="with this reason")
 
 

@@ -8,40 +8,27 @@ from pathlib import Path
 from django_mqlite.checks import queue_alias
 from django_mqlite.doctor import Diagnosis, diagnose, facts, health
 from django_mqlite.timing import milliseconds
-from django_mqlite.verbs.database_file import (
-    back_up,
-    storage,
-    vacuum_fully,
-    vacuum_incrementally,
-)
+from django_mqlite.verbs.database_file import back_up, storage, vacuum_fully, vacuum_incrementally
 
 from .arguments import Options, Subcommand, add_yes, seconds
 from .output import Output, cell
 
 # health
 
+HEALTH = (
+    "healthy", "problems", "oldest_due_age", "last_poll_age", "live_workers", "wal_bytes",
+)  # fmt: skip
+
 
 def _add_health_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--max-age",
-        type=seconds,
-        default=60.0,
-        metavar="S",
-        help="seconds that a message may have been due (60)",
-    )
+    text = "how long a message may have been due (60)"
+    parser.add_argument("--max-age", type=seconds, default=60.0, metavar="S", help=text)
 
 
 def _health(options: Options, output: Output) -> None:
     using = options["database"] or queue_alias()
     result = health(using, max_age_ms=milliseconds(options["max_age"], "--max-age"))
-    document = {
-        "healthy": result.healthy,
-        "problems": result.problems,
-        "oldest_due_age": result.oldest_due_age,
-        "last_poll_age": result.last_poll_age,
-        "live_workers": result.live_workers,
-        "wal_bytes": result.wal_bytes,
-    }
+    document = {name: getattr(result, name) for name in HEALTH}
     text = [
         *([f"PROBLEM: {problem}" for problem in result.problems] or ["healthy"]),
         f"oldest due message: {_ago(result.oldest_due_age)}",
@@ -62,9 +49,7 @@ SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 
 def _add_doctor_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--quick", action="store_true", help="do not read the whole file to find damage"
-    )
+    parser.add_argument("--quick", action="store_true", help="do not search the file for damage")
 
 
 def _doctor(options: Options, output: Output) -> None:
@@ -149,33 +134,15 @@ def _vacuum(options: Options, output: Output) -> None:
     )
 
 
+# fmt: off
 SUBCOMMANDS = (
-    Subcommand(
-        "health",
-        help="Check that due messages are being consumed; exit with 1 if not.",
-        example="mqlite health --max-age 5m",
-        add_arguments=_add_health_arguments,
-        run=_health,
-    ),
-    Subcommand(
-        "doctor",
-        help="Check settings, file, disk, SQLite and workers, and say what to do.",
-        example="mqlite doctor --quick",
-        add_arguments=_add_doctor_arguments,
-        run=_doctor,
-    ),
-    Subcommand(
-        "backup",
-        help="Copy the database to a new file by SQLite's backup API, without stopping writers.",
-        example="mqlite backup /var/backups/queue.sqlite3",
-        add_arguments=_add_backup_arguments,
-        run=_backup,
-    ),
-    Subcommand(
-        "vacuum",
-        help="Return free pages of the file to the disk, or with --full rewrite the file.",
-        example="mqlite vacuum",
-        add_arguments=_add_vacuum_arguments,
-        run=_vacuum,
-    ),
+    Subcommand("health", "Check that due messages are being consumed; exit with 1 if not.",
+        _health, _add_health_arguments, "mqlite health --max-age 5m"),
+    Subcommand("doctor", "Check settings, file, disk, SQLite and workers, and say what to do.",
+        _doctor, _add_doctor_arguments, "mqlite doctor --quick"),
+    Subcommand("backup", "Copy the database to a new file while it is in use.",
+        _backup, _add_backup_arguments, "mqlite backup /var/backups/queue.sqlite3"),
+    Subcommand("vacuum", "Return free pages to the disk, or rewrite the file with --full.",
+        _vacuum, _add_vacuum_arguments, "mqlite vacuum"),
 )
+# fmt: on

@@ -5,7 +5,7 @@ import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import sleep
 from typing import Any
 
@@ -74,18 +74,14 @@ def _error(stored: dict[str, Any]) -> dict[str, Any]:
 
 # stats
 
+STATS_HEADS = ("due since", "workers", "done/h", "failed/h", "paused")
+NO_QUEUES = "There are no queues. Declare them in MQLITE['QUEUES'] and run `manage.py migrate`."
 CLEAR_SCREEN = "\x1b[2J\x1b[H"
 
 
 def _add_stats_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--watch",
-        type=interval,
-        nargs="?",
-        const=2.0,
-        metavar="S",
-        help="refresh every S seconds (2) until Ctrl-C",
-    )
+    text = "refresh every S seconds (2) until Ctrl-C"
+    parser.add_argument("--watch", type=interval, nargs="?", const=2.0, metavar="S", help=text)
 
 
 def _stats(options: Options, output: Output) -> None:
@@ -93,24 +89,15 @@ def _stats(options: Options, output: Output) -> None:
 
     def show() -> None:
         queues = manager.overview()
-        heads = (
-            "queue", *map(state_label, State), "due since", "workers", "done/h", "failed/h",
-            "paused",
-        )  # fmt: skip
-        output.answer_table(
-            {"queues": [_queue_document(queue) for queue in queues]},
-            heads,
-            [_queue_row(queue) for queue in queues],
-            empty="There are no queues. Declare them in MQLITE['QUEUES'] and run "
-            "`manage.py migrate`.",
-        )
+        document = {"queues": [_queue_document(queue) for queue in queues]}
+        if output.as_json and options["watch"]:
+            output.line(document, "")
+        else:
+            heads = ("queue", *map(state_label, State), *STATS_HEADS)
+            output.answer_table(document, heads, map(_queue_row, queues), empty=NO_QUEUES)
 
     def refresh() -> None:
-        if output.as_json:
-            queues = manager.overview()
-            output.line({"queues": [_queue_document(queue) for queue in queues]}, "")
-            return
-        if output.stdout.isatty():
+        if output.stdout.isatty() and not output.as_json:
             output.stdout.write(CLEAR_SCREEN, ending="")
         show()
         output.stdout.flush()
@@ -149,7 +136,10 @@ def _queue_row(queue: QueueOverview) -> list[Any]:
 
 # list
 
-LIST_HEADS = ("id", "queue", "state", "group", "subject", "deliveries", "enqueued", "reason")
+LIST_COLUMNS = {
+    "id": "id", "queue": "queue", "state": "state", "group": "group_id", "subject": "subject",
+    "deliveries": "delivery_count", "enqueued": "enqueued_at", "reason": "dead_letter_reason",
+}  # fmt: skip
 
 
 def _add_list_arguments(parser: ArgumentParser) -> None:
@@ -182,25 +172,33 @@ def _list(options: Options, output: Output) -> None:
     summaries = [{name: getattr(message, name) for name in SUMMARY} for message in rows]
     output.answer_table(
         {"messages": summaries, "next": page.next},
-        LIST_HEADS,
-        [_list_row(message) for message in rows],
+        tuple(LIST_COLUMNS),
+        [_row(message, LIST_COLUMNS.values()) for message in rows],
         empty="There are no such messages.",
     )
     if page.next is not None and not output.as_json:
         output.note(f"For the next page, add --after {page.next}")
 
 
-def _list_row(message: Message) -> list[Any]:
-    return [
-        message.pk,
-        message.queue,
-        state_label(message.state),
-        message.group_id,
-        shortened(message.subject),
-        message.delivery_count,
-        message.enqueued_at,
-        message.dead_letter_reason,
-    ]
+def _row(message: Message, names: Iterable[str]) -> list[Any]:
+    """Return values of a message for a table; long texts are shortened."""
+    return [_value(message, name) for name in names]
+
+
+def _value(message: Message, name: str) -> Any:
+    match name:
+        case "state":
+            return state_label(message.state)
+        case "subject" | "dead_letter_description":
+            return shortened(getattr(message, name))
+        case "body":
+            return beginning(message.body)
+        case "last_error":
+            return (
+                shortened(failures(message.errors)[-1].get("message")) if message.errors else None
+            )
+        case _:
+            return getattr(message, name)
 
 
 # show and why
@@ -327,8 +325,15 @@ def _block(head: str, text: str) -> Iterator[str]:
 
 # peek
 
-PEEK_HEADS = ("id", "priority", "group", "blocked", "subject", "deliveries", "enqueued", "body")
-DEAD_HEADS = ("id", "reason", "description", "subject", "deliveries", "died", "last error")
+PEEK_COLUMNS = {
+    "id": "id", "priority": "priority", "group": "group_id", "blocked": "blocked",
+    "subject": "subject", "deliveries": "delivery_count", "enqueued": "enqueued_at", "body": "body",
+}  # fmt: skip
+DEAD_COLUMNS = {
+    "id": "id", "reason": "dead_letter_reason", "description": "dead_letter_description",
+    "subject": "subject", "deliveries": "delivery_count", "died": "finished_at",
+    "last error": "last_error",
+}  # fmt: skip
 
 
 def _add_peek_arguments(parser: ArgumentParser) -> None:
@@ -341,38 +346,13 @@ def _peek(options: Options, output: Output) -> None:
     queue, dead = options["queue"], options["dead"]
     model: type[Message] = DeadLetter if dead else Message
     messages = model.objects.db_manager(options["database"]).peek(queue, limit=options["limit"])
+    columns = DEAD_COLUMNS if dead else PEEK_COLUMNS
     output.answer_table(
         {"queue": queue, "messages": [document(message) for message in messages]},
-        DEAD_HEADS if dead else PEEK_HEADS,
-        [_dead_row(message) if dead else _peek_row(message) for message in messages],
+        tuple(columns),
+        [_row(message, columns.values()) for message in messages],
         empty=f"Queue {queue} has no {'dead letters' if dead else 'messages to claim'}.",
     )
-
-
-def _peek_row(message: Message) -> list[Any]:
-    return [
-        message.pk,
-        message.priority,
-        message.group_id,
-        message.blocked,
-        shortened(message.subject),
-        message.delivery_count,
-        message.enqueued_at,
-        beginning(message.body),
-    ]
-
-
-def _dead_row(message: Message) -> list[Any]:
-    last_error = failures(message.errors)[-1].get("message") if message.errors else None
-    return [
-        message.pk,
-        message.dead_letter_reason,
-        shortened(message.dead_letter_description),
-        shortened(message.subject),
-        message.delivery_count,
-        message.finished_at,
-        shortened(last_error),
-    ]
 
 
 # tail
@@ -403,16 +383,10 @@ def _tail(options: Options, output: Output) -> None:
 
 
 def _tail_line(message: Message) -> str:
-    parts = (
-        message.finished_at or message.enqueued_at,
-        f"#{message.pk}",
-        message.queue,
-        state_label(message.state),
-        message.group_id,
-        shortened(message.subject),
-        message.dead_letter_reason or beginning(message.body),
-    )
-    return "  ".join(cell(part) for part in parts)
+    at, text = message.finished_at or message.enqueued_at, message.dead_letter_reason
+    middle = _row(message, ("queue", "state", "group_id", "subject"))
+    parts = (at, f"#{message.pk}", *middle, text or beginning(message.body))
+    return "  ".join(map(cell, parts))
 
 
 class Arrivals:
@@ -475,47 +449,19 @@ def repeat(show: Callable[[], None], *, every: float) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+# fmt: off
 SUBCOMMANDS = (
-    Subcommand(
-        "stats",
-        help="Count the messages of each queue by state; show its workers and its last hour.",
-        example="mqlite stats --watch",
-        add_arguments=_add_stats_arguments,
-        run=_stats,
-    ),
-    Subcommand(
-        "list",
-        help="List messages by queue, state or group, or search for one.",
-        example="mqlite list orders --state dead-lettered",
-        add_arguments=_add_list_arguments,
-        run=_list,
-    ),
-    Subcommand(
-        "show",
-        help="Show a message: properties, lease, body, failed deliveries, and why it has not run.",
-        example="mqlite show 17",
-        add_arguments=add_id,
-        run=_show,
-    ),
-    Subcommand(
-        "why",
-        help="Explain why a message has not run, what holds it, or what became of it.",
-        example="mqlite why 17",
-        add_arguments=add_id,
-        run=_why,
-    ),
-    Subcommand(
-        "peek",
-        help="Show the next messages of a queue, or its dead letters, without claiming them.",
-        example="mqlite peek orders --limit 3",
-        add_arguments=_add_peek_arguments,
-        run=_peek,
-    ),
-    Subcommand(
-        "tail",
-        help="Show messages as they are enqueued, or as they become dead letters, until Ctrl-C.",
-        example="mqlite tail --dead",
-        add_arguments=_add_tail_arguments,
-        run=_tail,
-    ),
+    Subcommand("stats", "Count each queue's messages by state; show its workers and last hour.",
+        _stats, _add_stats_arguments, "mqlite stats --watch"),
+    Subcommand("list", "List messages by queue, state or group, or search for one.",
+        _list, _add_list_arguments, "mqlite list orders --state dead-lettered"),
+    Subcommand("show", "Show everything about a message, and why it has not run.",
+        _show, add_id, "mqlite show 17"),
+    Subcommand("why", "Explain why a message has not run, what holds it, or what became of it.",
+        _why, add_id, "mqlite why 17"),
+    Subcommand("peek", "Show the next messages of a queue, or its dead letters.",
+        _peek, _add_peek_arguments, "mqlite peek orders --limit 3"),
+    Subcommand("tail", "Show messages as they are enqueued, or as they die, until Ctrl-C.",
+        _tail, _add_tail_arguments, "mqlite tail --dead"),
 )
+# fmt: on

@@ -9,13 +9,8 @@ from django.core.management.base import BaseCommand
 from django_mqlite.checks import checking, queue_alias
 from django_mqlite.handlers import get_handlers
 from django_mqlite.logs import configure_default_logging
-from django_mqlite.management.cli.arguments import (
-    add_database,
-    add_skip_checks,
-    count,
-    names,
-    seconds,
-)
+from django_mqlite.management.cli import arguments
+from django_mqlite.management.cli.arguments import count, names, seconds
 from django_mqlite.management.cli.output import as_command_error
 from django_mqlite.worker.launch import run_reloading, run_worker, wait_for_other_machine
 from django_mqlite.worker.options import WorkerOptions
@@ -40,7 +35,7 @@ class Command(BaseCommand):
             metavar="A,B",
             help="strictly in this order, * for the rest (default: all with a handler, in turn)",
         )
-        add_database(parser)
+        arguments.add_database(parser)
         add("--exclude", type=names, default=(), metavar="A,B", help="queues to leave out")
         add(
             "--threads",
@@ -73,7 +68,7 @@ class Command(BaseCommand):
             help="start even if a worker on another machine is registered",
         )
         add("--no-reaper", dest="reaper", action="store_false", help="leave reaping to runreaper")
-        add_skip_checks(parser)
+        arguments.add_skip_checks(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         configure_default_logging()

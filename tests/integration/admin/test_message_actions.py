@@ -5,8 +5,8 @@ from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.test import Client
 from django.urls import reverse
 
-from django_mqlite.admin.formatting import STATES
 from django_mqlite.exceptions import LockLost
+from django_mqlite.formatting import STATES
 from django_mqlite.models import Message
 from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim, row_of, state_of
 
