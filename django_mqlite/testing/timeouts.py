@@ -13,8 +13,7 @@ from ..handlers import Handler
 from ..models import Message
 from ..timing import epoch_ms
 from ..types import HandlerResult, State
-from ..worker.executor import call
-from ..worker.leases import overdue_error
+from ..worker.executor import call, overdue_error
 
 CHECK_INTERVAL = 0.01
 """Seconds between two checks of a coroutine's deadline."""

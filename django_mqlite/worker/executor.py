@@ -8,7 +8,7 @@ import os
 import traceback
 from collections.abc import Awaitable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FrameType
 from typing import Any, TypeVar, cast
@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 from asgiref.sync import async_to_sync
 from django.db import Error, connections, transaction
 
+from .. import timing
 from ..exceptions import ErrorDetails, TransactionLeftOpen, describe_error
 from ..guard import get_logger
 from ..handlers import Handler, check_has_run, handler_of, outcome_of
@@ -73,7 +74,8 @@ class Executor:
     def _run(self, message: Message) -> DeliveryResult:
         handler = handler_of(message, self.handlers)
         own_thread = self.contexts.enter(message)
-        ended = clean_up_delivery(handler, _ended(handler, message, self.using))
+        limited = _within_timeout(handler, self._timeout_ms(message))
+        ended = clean_up_delivery(handler, _ended(limited, message, self.using))
         if own_thread.is_used:  # by an event loop that the handler has run itself
             ended = own_thread.end(partial(clean_up_delivery, handler, ended)).result()
         return ended
@@ -86,12 +88,62 @@ class Executor:
         own_thread = self.contexts.enter(message)
         handler = handler_of(message, self.handlers)
         ended = await _handle_async(handler, message)
+        limit_ms = self._timeout_ms(message)
+        if limit_ms is not None and is_overdue(message, limit_ms) and not _handles_cancel(message):
+            ended = DeliveryResult(message=message, error=overdue_error(limit_ms))
         if own_thread.is_used or ended.settled:
             return await _wait_for_thread(
                 own_thread.end(partial(clean_up_delivery, handler, ended))
             )
         clear_frame_locals(ended.error)
         return ended
+
+    def _timeout_ms(self, message: Message) -> int | None:
+        """Return the timeout of the queue's handler, which limits tasks in the queue as well."""
+        handler = self.handlers.get(message.queue)
+        return None if handler is None else handler.timeout_ms
+
+
+def overdue_error(limit_ms: int) -> TimeoutError:
+    """Return the error of a delivery that its handler's timeout has ended."""
+    return TimeoutError(f"the handler ran longer than its timeout, {limit_ms / 1000:g} s")
+
+
+def is_overdue(message: Message, limit_ms: int) -> bool:
+    """Return whether the handler has had its time and has not settled the message."""
+    ran_ms = timing.now_ms() - timing.epoch_ms(message.locked_at)
+    return message.state == State.LOCKED and ran_ms > limit_ms
+
+
+def _within_timeout(handler: Handler, limit_ms: int | None) -> Handler:
+    """Return a handler that runs this one and raises TimeoutError if it ends too late.
+
+    It raises inside the transaction of an atomic handler, which is rolled back.
+    """
+    if limit_ms is None:
+        return handler
+    return replace(handler, function=partial(_call_within, limit_ms, handler))
+
+
+def _call_within(limit_ms: int, handler: Handler, message: Message) -> object:
+    try:
+        returned = call(handler, message)
+    except BaseException as error:
+        if is_overdue(message, limit_ms):
+            raise overdue_error(limit_ms) from error
+        raise
+    if is_overdue(message, limit_ms):
+        raise overdue_error(limit_ms)
+    return returned
+
+
+def _handles_cancel(message: Message) -> bool:
+    """Return whether the coroutine was cancelled at its timeout and may still decide how it ends.
+
+    One that goes on too long after that has its lease given up.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0 and not message.lease_lost
 
 
 # The frames of these two are in the traceback of the error, so none of their locals may refer to

@@ -17,6 +17,7 @@ from ..timing import EPOCH, epoch_ms
 from ..types import Lease, State
 from ..verbs.workers import HeldLease, held_leases
 from .database_errors import advice
+from .executor import overdue_error
 from .pool import Pool
 from .shutdown import Shutdown
 
@@ -232,11 +233,6 @@ class LeaseRenewer:
             why,
             extra=CurrentMessage.of(message)._asdict(),
         )
-
-
-def overdue_error(limit_ms: int) -> TimeoutError:
-    """Return the error of a delivery that its handler's timeout has ended."""
-    return TimeoutError(f"the handler ran longer than its timeout, {limit_ms / 1000:g} s")
 
 
 def _now() -> datetime:

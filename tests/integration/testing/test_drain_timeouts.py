@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group
 from django_mqlite import Reject, enqueue, handler, handlers
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.testing import drain
-from tests.support.steps import ASYNC_FLAVOURS, FLAVOURS, enqueue_flavour, work
+from tests.support.steps import ASYNC_FLAVOURS, FLAVOURS, enqueue_flavour, run_worker, work
 from tests.support.verbs import state_of
 
 COMMITTED = pytest.mark.django_db(transaction=True)
@@ -71,6 +71,22 @@ def test_late_handler_fails_when_it_ends(run, end_of, clock, flavour, seconds, r
 
     assert [error for error, _ in errors] == ([OVERDUE[0]] if fails else [])
     assert names == ("" if fails and flavour == "atomic" else "a")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("raised", [None, Reject("Broken"), SystemExit(3)], ids=repr)
+def test_late_handler_fails_in_worker_while_its_lease_lasts(end_of, clock, flavour, raised):
+    def steps():
+        make("a")
+        clock.advance(6)
+        if raised:
+            raise raised
+
+    errors, names = end_of(run_worker, flavour, steps, 5)
+
+    assert errors == [(OVERDUE[0], OVERDUE[1].format(5))]
+    assert names == ("" if flavour == "atomic" else "a")
 
 
 @pytest.mark.parametrize("flavour", ASYNC_FLAVOURS)
