@@ -9,7 +9,7 @@ from benchmarks.measure import Figure, as_rows, figure, timed
 from django_mqlite import timing
 from django_mqlite.message import TASK
 from django_mqlite.models import Message, Queue
-from django_mqlite.task_backend import Call
+from django_mqlite.task_backend import Draft
 
 FINISHED = 250_000
 READY = 10
@@ -37,8 +37,8 @@ def run() -> list[dict[str, object]]:
 
 def enqueues() -> list[Figure]:
     ones = [timed(nothing.enqueue)[0] for _ in range(ROUNDS)]
-    calls = [Call() for _ in range(MANY)]
-    many = [timed(lambda: nothing.enqueue_many(calls))[0] / MANY for _ in range(5)]
+    drafts = [Draft() for _ in range(MANY)]
+    many = [timed(lambda: nothing.enqueue_many(drafts))[0] / MANY for _ in range(5)]
     plain = [timed(lambda: Message.objects.enqueue("default", b""))[0] for _ in range(ROUNDS)]
     Message.objects.all().delete()
     return [
@@ -64,14 +64,14 @@ def fill() -> None:
 
 def measure(label: str) -> list[Figure]:
     """Ten ready tasks; one of them is claimed, and comes back for the next round."""
-    results = nothing.using(max_attempts=ROUNDS).enqueue_many([Call() for _ in range(READY)])
+    results = nothing.using(max_attempts=ROUNDS).enqueue_many([Draft() for _ in range(READY)])
     claims, looks = [], []
     for number in range(ROUNDS):
         spent, (message,) = timed(lambda: Message.objects.claim("default"))
         claims.append(spent)
         message.abandon(delay=0)
-        wanted = results[number % READY].id
-        looks.append(timed(lambda id=wanted: nothing.get_result(id))[0])
+        id = results[number % READY].id
+        looks.append(timed(lambda id=id: nothing.get_result(id))[0])
     Message.objects.filter(state="active").delete()
     return [
         figure(f"{label}: claim 1 of {READY} ready tasks", claims),

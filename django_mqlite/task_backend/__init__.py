@@ -1,18 +1,20 @@
 """A backend for Django's tasks framework: tasks as messages, in the transaction of their caller.
 
-Called task_backend and not tasks, because modules named tasks are searched for by other queues.
+Called task_backend and not tasks, because other task queues import every module named tasks.
 """
+
+from typing import Any
 
 from ..apps import imported_backends
 from ..handlers import Kind, import_modules, modules_of_apps, register_kind
 from ..message import TASK
 from .backend import MqliteBackend
 from .compat import ReturnValueRefused, UnknownTask, task_backends
-from .options import Call, MqliteTask, served_queues, task_options
-from .runner import connect, handler_of
+from .options import Draft, MqliteTask, task_options
+from .runner import handler_of
 
 __all__ = [
-    "Call",
+    "Draft",
     "MqliteBackend",
     "MqliteTask",
     "ReturnValueRefused",
@@ -22,13 +24,13 @@ __all__ = [
 
 
 def queues() -> set[str]:
-    """Return the queues of every entry of TASKS with this backend, whatever the others are."""
-    return {
-        queue
-        for alias, kind in imported_backends().items()
-        if isinstance(kind, type) and issubclass(kind, MqliteBackend)
-        for queue in served_queues(task_backends[alias].queues)
-    }
+    """Return the queues of every entry of TASKS with this backend."""
+    backends: list[Any] = [
+        task_backends[alias]
+        for alias, backend in imported_backends().items()
+        if isinstance(backend, type) and issubclass(backend, MqliteBackend)
+    ]
+    return {queue for backend in backends for queue in backend.served_queues}
 
 
 def discover() -> None:
@@ -37,4 +39,3 @@ def discover() -> None:
 
 
 register_kind(Kind(content_type=TASK, handler_of=handler_of, queues=queues, discover=discover))
-connect()

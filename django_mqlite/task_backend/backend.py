@@ -1,4 +1,4 @@
-"""The backend for TASKS: a task is a message, its result the message's row."""
+"""The backend for TASKS: a task is stored as a message, its result in the message's row."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
@@ -15,28 +14,24 @@ from django.utils import timezone
 
 from ..conf import get_settings
 from ..exceptions import DuplicateConflict
+from ..guard import shown
 from ..handlers import is_generator_function
-from ..message import TASK, Draft, MessageOptions
+from ..message import TASK
+from ..message import Draft as MessageDraft
 from ..task_facts import task_facts
+from ..timing import milliseconds
 from ..transactions import after_commit
+from .checks import check_backend, check_installed
 from .codec import encoded_call
 from .compat import BaseTaskBackend, InvalidTask, TaskResultDoesNotExist, UnknownTask, signals
-from .options import (
-    Call,
-    MqliteTask,
-    TaskOptions,
-    check_backend,
-    check_installed,
-    checked,
-    options_of,
-    result_ttl_ms,
-    written_options,
-)
+from .options import Draft, MqliteTask, TaskOptions, checked_options, options_of, written_options
 from .results import readable_result, registered_task, result_from
 
 if TYPE_CHECKING:
     from ..managers import MessageManager
     from ..models import Message, Queue
+
+DEFAULT_RESULT_TTL_MS = 7 * 24 * 3_600_000
 
 
 class MqliteBackend(BaseTaskBackend):
@@ -54,56 +49,75 @@ class MqliteBackend(BaseTaskBackend):
 
     @property
     def result_ttl_ms(self) -> int:
-        """The retention of successful tasks in milliseconds. Raises ImproperlyConfigured."""
-        return result_ttl_ms(self.alias, self.options)
+        """RESULT_TTL in milliseconds, 0 to keep no results. Raises ImproperlyConfigured."""
+        if "RESULT_TTL" not in self.options:
+            return DEFAULT_RESULT_TTL_MS
+        name = f"TASKS[{self.alias!r}]['OPTIONS']['RESULT_TTL']"
+        try:
+            return milliseconds(self.options["RESULT_TTL"], name)
+        except (TypeError, ValueError) as error:
+            raise ImproperlyConfigured(str(error)) from error
+
+    @property
+    def served_queues(self) -> set[str]:
+        """The queues that tasks may use. An empty QUEUES allows every declared queue."""
+        return set(self.queues) or set(get_settings().queues)
 
     def validate_task(self, task: Any) -> None:
         """Raise InvalidTask with the reason if the task cannot be enqueued with this backend."""
         super().validate_task(task)
         if is_generator_function(task.func):
-            raise InvalidTask(f"{task.name}() has a yield: calling it would run nothing of it.")
-        options = checked(options_of(task))
+            raise InvalidTask(
+                f"{task.name}() contains a yield, so calling it would run none of its code."
+            )
+        options = checked_options(options_of(task))
         if options.group_id is not None and task.priority != 0:
-            raise InvalidTask("A priority would overtake, and a group_id promises an order.")
+            raise InvalidTask(
+                "A task with a group_id cannot have a priority: tasks of a group run in order."
+            )
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Enqueue one call, in the caller's transaction if there is one; its TaskResult.
+        """Enqueue one call, in the caller's transaction if there is one, and return its TaskResult.
 
-        With a `message_id` that the queue has seen within its `dedup_window` nothing is enqueued,
-        and the result is the first one's. Raises InvalidTask, a TypeError or ValueError that names
-        the argument, and what enqueue() of messages raises, each before anything is written.
+        If the queue has received the task's `message_id` within its `dedup_window`, store nothing
+        and return the first call's result. Raises InvalidTask, a TypeError or ValueError that names
+        the argument, or an error of Message.objects.enqueue(), each before anything is written.
         """
-        options = self._ready(task)
-        draft = self._draft(task, options, args, kwargs)
-        messages = self._messages()
+        options = self._checked_options(task)
+        draft = self._message_draft(task, options, args, kwargs)
+        manager = self._manager()
         if options.message_id is not None:
-            _must_have_window(messages, task.queue_name)
-        message = messages.enqueue(task.queue_name, draft.data, **draft.options)
+            _check_dedup_window(manager, task.queue_name)
+        message = manager.enqueue(task.queue_name, draft.data, **draft.options)
         if message.duplicate:
-            return self._original(messages, message)
-        return self._told(task, message)
+            return self._first_result(manager, message)
+        return self._new_result(task, message)
 
-    def enqueue_many(self, task: Any, items: Iterable[Call]) -> list[Any]:
-        """Enqueue all of these calls or none, in one statement; their TaskResults in order."""
-        options = self._ready(task)
+    def enqueue_many(self, task: Any, drafts: Iterable[Draft]) -> list[Any]:
+        """Enqueue all calls or none, in one statement, and return their TaskResults in order."""
+        options = self._checked_options(task)
         if options.message_id is not None:
-            raise InvalidTask("message_id is one call's own: enqueue these one by one.")
-        drafts = [self._draft(task, options, draft.args, draft.kwargs) for draft in _checked(items)]
-        stored = self._messages().enqueue_many(task.queue_name, drafts)
-        return [self._told(task, message) for message in _all_new(stored)]
-
-    async def aenqueue_many(self, task: Any, items: Iterable[Call]) -> list[Any]:
-        """Call enqueue_many() from async code."""
-        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(task, items)
+            raise InvalidTask(
+                "enqueue_many() cannot use a message_id, because it identifies one call: "
+                "use enqueue()."
+            )
+        stored = self._manager().enqueue_many(
+            task.queue_name,
+            [
+                self._message_draft(task, options, draft.args, draft.kwargs)
+                for draft in _checked_drafts(drafts)
+            ],
+        )
+        return [self._new_result(task, message) for message in _without_conflicts(stored)]
 
     def get_result(self, result_id: str) -> Any:
-        """The TaskResult with this id. Raises TaskResultDoesNotExist, also when it is kept no more.
+        """Return the TaskResult with this id. Raises TaskResultDoesNotExist.
 
-        Where this code does not have the task, the function of `result.task` raises UnknownTask.
+        If this code does not have the task, calling `result.task.func` raises UnknownTask.
         """
-        found = self._messages().filter(message_id=str(result_id), content_type=TASK)
-        # Sorted here: asked for an order SQLite might walk the table for it.
-        message = max(found, key=lambda message: message.pk, default=None)
+        stored = self._manager().filter(message_id=str(result_id), content_type=TASK)
+        # Not order_by(): SQLite might read the whole table to avoid sorting.
+        message = max(stored, key=lambda message: message.pk, default=None)
         if message is None:
             raise TaskResultDoesNotExist(result_id)
         return readable_result(message)
@@ -112,14 +126,14 @@ class MqliteBackend(BaseTaskBackend):
         """Return the mistakes in this entry of TASKS."""
         return check_backend(self)
 
-    def _ready(self, task: Any) -> TaskOptions:
+    def _checked_options(self, task: Any) -> TaskOptions:
         self.validate_task(task)
-        _must_be_found(task)
+        _check_importable(task)
         return options_of(task)
 
-    def _draft(
+    def _message_draft(
         self, task: Any, options: TaskOptions, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Draft:
+    ) -> MessageDraft:
         body = encoded_call(
             task.func,
             args,
@@ -127,18 +141,18 @@ class MqliteBackend(BaseTaskBackend):
             takes_context=task.takes_context,
             max_bytes=get_settings().max_body_bytes,
         )
-        said: MessageOptions = {
-            "content_type": TASK,
-            "subject": task.module_path,
-            "message_id": options.message_id or str(uuid4()),
-            "priority": int(task.priority),
-            "group_id": options.group_id,
-            "max_delivery_count": options.max_attempts,
-            "ttl": options.ttl,
-            "visible_at": None if task.run_after is None else _aware(task.run_after),
-            "properties": self._properties(task),
-        }
-        return Draft(body, **said)
+        return MessageDraft(
+            body,
+            content_type=TASK,
+            subject=task.module_path,
+            message_id=options.message_id or str(uuid4()),
+            priority=int(task.priority),
+            group_id=options.group_id,
+            max_delivery_count=options.max_attempts,
+            ttl=options.ttl,
+            visible_at=None if task.run_after is None else _aware(task.run_after),
+            properties=self._properties(task),
+        )
 
     def _properties(self, task: Any) -> dict[str, str]:
         """Return the facts that have no column and that a worker or a result needs."""
@@ -149,26 +163,26 @@ class MqliteBackend(BaseTaskBackend):
             properties["options"] = json.dumps(options)
         return properties
 
-    def _told(self, task: Any, message: "Message") -> Any:
-        """The result of what has just been enqueued; the signal waits for the commit."""
+    def _new_result(self, task: Any, message: "Message") -> Any:
+        """Return the result of a new message, and send task_enqueued after commit."""
         result = result_from(task_facts(message), task)
         send = partial(signals.task_enqueued.send_robust, type(self), task_result=result)
         after_commit(str(message._state.db), send)
         return result
 
-    def _original(self, messages: "MessageManager[Message]", duplicate: "Message") -> Any:
-        original = messages.filter(pk=duplicate.pk).first()
-        if original is None:
+    def _first_result(self, manager: "MessageManager[Message]", duplicate: "Message") -> Any:
+        first = manager.filter(pk=duplicate.pk).first()
+        if first is None:
             raise TaskResultDoesNotExist(
-                f"{duplicate.message_id!r} was enqueued within the dedup_window of queue "
-                f"{duplicate.queue!r} already; it has ended, and its result is kept no more"
+                f"{duplicate.message_id!r} was already enqueued within the dedup_window of queue "
+                f"{duplicate.queue!r}; the task has ended and its result is no longer kept."
             )
-        return readable_result(original)
+        return readable_result(first)
 
-    def _messages(self) -> "MessageManager[Message]":
-        """On the database that messages are written to, so that what was written is read.
+    def _manager(self) -> "MessageManager[Message]":
+        """Return the manager for the database that messages are written to, also for reading.
 
-        Raises ImproperlyConfigured where the app is not installed.
+        Raises ImproperlyConfigured if the app is not installed.
         """
         for error in check_installed():
             raise ImproperlyConfigured(f"{error.msg} {error.hint}")
@@ -176,38 +190,46 @@ class MqliteBackend(BaseTaskBackend):
         return model.objects.db_manager(model.objects.database)
 
 
-def _must_be_found(task: Any) -> None:
+def _check_importable(task: Any) -> None:
     """Check that the task's path leads to the task, because a worker imports it by that path."""
     if task.func.__module__ == "__main__":
-        raise InvalidTask(f"{task.name}() is of __main__, where a worker cannot find it.")
-    try:
-        found = registered_task(task.module_path)
-    except UnknownTask as error:
-        raise InvalidTask(f"{error}. Bind the task under the name of its function.") from error
-    if found.func is not task.func:
-        raise InvalidTask(f"{task.module_path!r} is another task; a worker would run that one.")
-
-
-def _must_have_window(messages: "MessageManager[Message]", queue: str) -> None:
-    """Check for a deduplication window; without one, two messages could have the same id."""
-    model: type[Queue] = apps.get_model("django_mqlite", "Queue")
-    window = model.objects.using(messages.database).filter(name=queue)
-    if window.values_list("dedup_window_ms", flat=True).first() == 0:
         raise InvalidTask(
-            f"message_id needs a window in which queue {queue!r} tells a repeat: declare it in "
-            "MQLITE['QUEUES'] with a dedup_window, and run `manage.py migrate`."
+            f"{task.name}() is defined in __main__, which a worker cannot import: "
+            "move it to a module of an app."
+        )
+    try:
+        registered = registered_task(task.module_path)
+    except UnknownTask as error:
+        raise InvalidTask(f"{error}. Assign the task to the name of its function.") from error
+    if registered.func is not task.func:
+        raise InvalidTask(
+            f"{task.module_path!r} is another task, which a worker would run instead of this one."
         )
 
 
-def _checked(items: Iterable[Call]) -> list[Call]:
-    drafts = list(items)
+def _check_dedup_window(manager: "MessageManager[Message]", queue: str) -> None:
+    """Check for a deduplication window; without one, two messages could have the same id."""
+    model: type[Queue] = apps.get_model("django_mqlite", "Queue")
+    stored = model.objects.using(manager.database).filter(name=queue)
+    if stored.values_list("dedup_window_ms", flat=True).first() == 0:
+        raise InvalidTask(
+            f"Queue {queue!r} has no dedup_window, which message_id needs: set one in "
+            "MQLITE['QUEUES'] and run `manage.py migrate`."
+        )
+
+
+def _checked_drafts(drafts: Iterable[Draft]) -> list[Draft]:
+    drafts = list(drafts)
     for draft in drafts:
-        if not isinstance(draft, Call):
-            raise TypeError(f"enqueue_many() takes Call(…) objects, not {draft!r:.100}")
+        if not isinstance(draft, Draft):
+            raise TypeError(
+                "enqueue_many() of a task takes objects of django_mqlite.task_backend.Draft, "
+                f"not {shown(draft)}"
+            )
     return drafts
 
 
-def _all_new(stored: "Iterable[Message | DuplicateConflict]") -> "Iterable[Message]":
+def _without_conflicts(stored: "Iterable[Message | DuplicateConflict]") -> "Iterable[Message]":
     """Yield the stored messages; raise the first DuplicateConflict."""
     for message in stored:
         if isinstance(message, DuplicateConflict):

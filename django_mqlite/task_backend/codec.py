@@ -1,7 +1,6 @@
 """Encoding of task arguments as JSON, without loss or with an error that names the argument."""
 
 import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,8 +24,8 @@ HINTS = {
     "timedelta": "pass .total_seconds()",
     "Decimal": "pass str(…)",
     "UUID": "pass str(…)",
-    "bytes": "pass text, base64 say",
-    "__proxy__": "a lazy string: pass str(…), in the language it is meant in",
+    "bytes": "pass text, for example base64",
+    "__proxy__": "a lazy string: pass str(…) in the intended language",
     "QuerySet": "pass the primary keys",
     "QueryDict": "pass .dict() or dict(….lists())",
 }
@@ -41,89 +40,95 @@ def encoded_call(
     takes_context: bool,
     max_bytes: int,
 ) -> bytes:
-    """The call as the body of a message; TypeError, ValueError, MessageTooLarge name the argument.
+    """Return the call as the body of a message.
 
-    Strict on purpose: what JSON would turn into something else (tuples, enums, keys that are not
-    strings) is refused here, where the caller sees it, and not found out by the task.
+    Raises TypeError, ValueError or MessageTooLarge, which name the argument. A value that JSON
+    would change (a tuple, an enum, a key that is not a string) raises TypeError, so that the caller
+    notices and not the task.
     """
     _check_keys(kwargs, "kwargs")
     try:
-        # Of the function itself, not of one that it wraps and may call differently.
+        # Not the signature of a wrapped function, which may be called with other arguments.
         signature = inspect.signature(function, follow_wrapped=False)
         signature.bind(*(["context"] if takes_context else []), *args, **kwargs)
     except TypeError as error:
-        raise TypeError(f"{function.__qualname__}() cannot be called so: {error}") from None
-    named = {f"args[{place}]": value for place, value in enumerate(args)}
+        raise TypeError(
+            f"{function.__qualname__}() does not take these arguments: {error}"
+        ) from None
+    named = {f"args[{index}]": value for index, value in enumerate(args)}
     named |= {f"argument {name!r}": value for name, value in kwargs.items()}
     for name, value in named.items():
         _check(value, name)
-    # This raises for integers of 5,000 digits and for lone surrogates.
-    body = encode_json({"args": list(args), "kwargs": dict(kwargs)}, "the call").encode()
+    try:
+        body = encode_json({"args": list(args), "kwargs": dict(kwargs)}, "the call").encode()
+    except ValueError:  # NaN, infinity, a lone surrogate or an integer of 5,000 digits
+        for name, value in named.items():
+            encode_json(value, name)
+        raise
     if len(body) > max_bytes:
         raise _too_large(len(body), max_bytes, named)
     return body
 
 
 def _too_large(size: int, limit: int, named: Mapping[str, Any]) -> MessageTooLarge:
-    refused = MessageTooLarge(size, limit)
+    error = MessageTooLarge(size, limit)
     sizes = {name: len(encode_json(value, name)) for name, value in named.items()}
     if sizes:
         largest = max(sizes, key=lambda name: sizes[name])
-        refused.add_note(f"The largest of the arguments is {largest}.")
-    return refused
+        error.add_note(f"The largest of the arguments is {largest}.")
+    return error
 
 
 def _check(value: Any, name: str) -> None:
-    for trail, item in _places(value):
-        if len(trail) > MAX_DEPTH:
-            raise ValueError(f"{name} is nested more than {MAX_DEPTH} deep, or contains itself")
+    for path, item in _nested(value):
+        if len(path) > MAX_DEPTH:
+            raise ValueError(
+                f"{name} is nested more than {MAX_DEPTH} levels deep, or contains itself"
+            )
         if type(item) is dict:
-            _check_keys(item, _path(name, trail))
-        elif type(item) is float:
-            if not math.isfinite(item):
-                raise ValueError(f"{_path(name, trail)} is {item}, which JSON does not have")
+            _check_keys(item, _place(name, path))
         elif not _is_json(item):
-            raise TypeError(_refusal(item, _path(name, trail)))
+            raise TypeError(_unsupported(item, _place(name, path)))
 
 
-def _places(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield every nested value, with the keys and indexes that lead to it."""
+def _nested(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield the value and every nested value, with the keys and indexes that lead to it."""
     waiting: list[tuple[tuple[Any, ...], Any]] = [((), value)]
     while waiting:
-        trail, item = waiting.pop()
-        yield trail, item
+        path, item = waiting.pop()
+        yield path, item
         if type(item) is dict:
-            waiting += [((*trail, key), part) for key, part in item.items()]
+            waiting += [((*path, key), part) for key, part in item.items()]
         elif type(item) is list:
-            waiting += [((*trail, place), part) for place, part in enumerate(item)]
+            waiting += [((*path, index), part) for index, part in enumerate(item)]
 
 
-def _path(name: str, trail: Sequence[Any]) -> str:
-    return name + "".join(f"[{shown(step)}]" for step in trail)
+def _place(name: str, path: Sequence[Any]) -> str:
+    return name + "".join(f"[{shown(step)}]" for step in path)
 
 
 def _is_json(item: Any) -> bool:
-    """A str may be of a subclass, as what a template renders is; but an enum is more than text."""
+    """Allow subclasses of str, such as rendered templates, but not enums."""
     if isinstance(item, str):
         return not hasattr(type(item), "__members__")
     return type(item) in (*SCALARS, *CONTAINERS)
 
 
-def _check_keys(item: Mapping[Any, Any], path: str) -> None:
+def _check_keys(item: Mapping[Any, Any], place: str) -> None:
     for key in item:
         if type(key) is not str:
             raise TypeError(
-                f"{path} has the key {shown(key)}, which is not a str: JSON would make it one. "
-                "Unsupported type of a key; pass str(…)"
+                f"{place} has the key {shown(key)}, which is not a str. "
+                "Unsupported type: JSON would change it; pass str(…)"
             )
 
 
-def _refusal(item: Any, path: str) -> str:
+def _unsupported(item: Any, place: str) -> str:
     kind = type(item)
-    said = f"{path} is {shown(item)}. Unsupported type: JSON does not give back {kind}"
+    text = f"{place} is {shown(item)}. Unsupported type: JSON would change or refuse {kind}"
     if hasattr(kind, "__members__"):
-        return f"{said}; pass .value"
+        return f"{text}; pass .value"
     if hasattr(kind, "_meta") and hasattr(item, "pk"):
-        return f"{said}; pass .pk and load it in the task"
+        return f"{text}; pass .pk and load it in the task"
     hint = HINTS.get(kind.__name__)
-    return f"{said}; {hint}" if hint else said
+    return f"{text}; {hint}" if hint else text

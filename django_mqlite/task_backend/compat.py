@@ -1,6 +1,6 @@
-"""The tasks framework: Django's own from 6.0 on, the package django-tasks before.
+"""The tasks framework: Django's own since 6.0, the package django-tasks before.
 
-Nothing else in this package imports either.
+No other module of the package imports either.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from ..exceptions import MqliteError, Reject
 
 
 class UnknownTask(MqliteError):
-    """The message names a task that this code does not have; another version of the code may."""
+    """The message names a task that this code does not have, although another version may."""
 
     def __init__(self, path: str, why: str) -> None:
         self.path = path
@@ -57,11 +57,11 @@ else:
 
         try:
             from django_tasks.exceptions import InvalidTask  # type: ignore[attr-defined]
-        except ImportError:  # releases up to 0.12 have it under this name
+        except ImportError:  # its name in releases up to 0.12
             from django_tasks.exceptions import InvalidTaskError as InvalidTask
     except ModuleNotFoundError as error:
         raise ImproperlyConfigured(
-            "Tasks need Django 6.0, or on Django 5.2 the package django-tasks: "
+            "Tasks need Django 6.0 or later, or the package django-tasks on Django 5.2: "
             'python -m pip install "django-mqlite[django-tasks]"'
         ) from error
 

@@ -1,92 +1,14 @@
 """Task options that the framework does not have, and the Task class that carries them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.apps import apps
-from django.core.checks import CheckMessage, Error, Warning
-from django.core.exceptions import ImproperlyConfigured
 
-from ..checks import linked_hints
-from ..conf import get_settings
-from ..names import checked_name, suggestion_sentence
 from ..timing import Duration, milliseconds
 from .compat import InvalidTask, Task
-
-DEFAULT_RESULT_TTL_MS = 7 * 24 * 3_600_000
-OPTIONS = ("RESULT_TTL",)
-
-
-def result_ttl_ms(alias: str, options: Mapping[str, Any]) -> int:
-    """Return RESULT_TTL in milliseconds, or 0 to keep no results; raise ImproperlyConfigured."""
-    if "RESULT_TTL" not in options:
-        return DEFAULT_RESULT_TTL_MS
-    try:
-        return milliseconds(options["RESULT_TTL"], f"TASKS[{alias!r}]['OPTIONS']['RESULT_TTL']")
-    except (TypeError, ValueError) as error:
-        raise ImproperlyConfigured(str(error)) from error
-
-
-def served_queues(queues: Iterable[str]) -> set[str]:
-    """Return the queues of a backend. An empty QUEUES allows every declared queue."""
-    return set(queues) or set(get_settings().queues)
-
-
-def check_backend(backend: Any) -> list[CheckMessage]:
-    """Return the mistakes in the backend's entry of TASKS."""
-    return linked_hints([*check_installed(), *_check_options(backend), *_check_queues(backend)])
-
-
-def check_installed() -> Iterator[CheckMessage]:
-    """Check that the app is installed: the backend alone has no tables."""
-    if not apps.is_installed("django_mqlite"):
-        yield Error(
-            "TASKS names the backend of django_mqlite, which is not in INSTALLED_APPS.",
-            hint="Add 'django_mqlite' to INSTALLED_APPS and run `manage.py migrate`.",
-            id="mqlite.E008",
-        )
-
-
-def _check_options(backend: Any) -> Iterator[CheckMessage]:
-    where = f"TASKS[{backend.alias!r}]['OPTIONS']"
-    for name in backend.options:
-        if name not in OPTIONS:
-            hint = suggestion_sentence(name, OPTIONS).strip() or f"Known: {', '.join(OPTIONS)}."
-            yield Error(f"{where} has no option {name!r}.", hint=hint, id="mqlite.E005")
-    try:
-        result_ttl_ms(backend.alias, backend.options)
-    except ImproperlyConfigured as error:
-        yield Error(f"{error}.", hint="Give a timedelta or seconds.", id="mqlite.E005")
-
-
-def _check_queues(backend: Any) -> Iterator[CheckMessage]:
-    where = f"TASKS[{backend.alias!r}]['QUEUES']"
-    for name in sorted(backend.queues, key=str):
-        try:
-            checked_name(name)
-        except ValueError as error:
-            yield Error(f"{where}: {error}.", id="mqlite.E006")
-    yield from _check_windows(backend, where)
-
-
-def _check_windows(backend: Any, where: str) -> Iterator[CheckMessage]:
-    try:
-        declared = get_settings().queues
-        ttl = result_ttl_ms(backend.alias, backend.options)
-    except ImproperlyConfigured:
-        return  # reported by another check
-    for name in sorted(served_queues(backend.queues) & declared.keys()):
-        if declared[name].dedup_window_ms > ttl:
-            yield Warning(
-                f"{where}: queue {name!r} tells repeats for longer than a result is kept: the "
-                "second enqueue of a unique task may find no result to give back.",
-                hint="Make RESULT_TTL at least as long as the queue's dedup_window.",
-                id="mqlite.W012",
-            )
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -95,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class TaskOptions:
     """The options of task_options(), which the framework does not have.
 
-    `message_id`: the result's id, and the key by which the queue's `dedup_window` tells a repeat.
+    `message_id`: the result's id, and the deduplication key within the queue's `dedup_window`.
     """
 
     max_attempts: int | None = None
@@ -106,7 +28,7 @@ class TaskOptions:
 
 
 NAMES = tuple(field.name for field in fields(TaskOptions))
-LENGTHS_OF_TIME = ("backoff", "ttl")
+DURATIONS = ("backoff", "ttl")
 _ATTRIBUTE = "_mqlite_task_options"
 
 
@@ -117,36 +39,35 @@ def task_options(
     group_id: str | None = None,
     ttl: Duration | None = None,
 ) -> Callable[[F], F]:
-    """Set options of a task, on the function below `@task`. None is the queue's way.
+    """Set options of a task, in a decorator below `@task`. None means the queue's own setting.
 
-    `max_attempts`: after so many failed attempts, crashes included, the task is FAILED.
-    `backoff`: about how long it rests after the first of them, timedelta or seconds. The rest
-    doubles with each further one, up to an hour, or up to `backoff` itself where that is longer.
-    `group_id`: one after the other within the group, in the order of their enqueueing.
-    `ttl`: not begun so long after its time (timedelta or seconds) it is FAILED without an attempt.
+    `max_attempts`: the task is FAILED after this many failed attempts, including crashes.
+    `backoff`: the approximate delay after the first failure, a timedelta or seconds. It doubles
+    with each further failure, up to an hour, or up to `backoff` if that is longer.
+    `group_id`: tasks of a group run one after the other, in the order in which they were enqueued.
+    `ttl`: a task that has not started this long after its time is FAILED, a timedelta or seconds.
 
-    The way that works on every Django and whatever backend is configured: another one does not see
-    it. For a `message_id`, which is one call's own, there is `.using(message_id=…)`. Raises
-    InvalidTask for a wrong option.
+    Works on every version of Django; other backends ignore it. A `message_id` identifies one call,
+    so it is set by `.using(message_id=…)`. Raises InvalidTask for an invalid option.
     """
-    options = checked(
+    options = checked_options(
         TaskOptions(max_attempts=max_attempts, backoff=backoff, group_id=group_id, ttl=ttl)
     )
 
-    def note(function: F) -> F:
+    def set_options(function: F) -> F:
         if isinstance(function, Task):
-            raise TypeError("write @task_options(…) below @task, on the function")
+            raise TypeError("Write @task_options(…) below @task, directly above the function.")
         setattr(function, _ATTRIBUTE, options)
         return function
 
-    return note
+    return set_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MqliteTask(Task):  # type: ignore[type-arg]
-    """A Task with the options of task_options(), and with a `message_id`: the result's id.
+    """A Task with the options of task_options(), and with a `message_id`, the result's id.
 
-    They go into `.using(…)`, and into `@task(…)` (not on Django 6.0).
+    Set them with `.using(…)`, or with `@task(…)` except on Django 6.0.
     """
 
     max_attempts: int | None = None
@@ -156,20 +77,20 @@ class MqliteTask(Task):  # type: ignore[type-arg]
     ttl: Duration | None = None
 
     def __post_init__(self) -> None:
-        Task.__post_init__(self)  # no super(): a dataclass with slots is another class than this
-        for name in LENGTHS_OF_TIME:
+        Task.__post_init__(self)  # super() fails: slots=True replaces this class
+        for name in DURATIONS:
             value = getattr(self, name)
             if value is not None:  # normalized, because tasks are compared
-                alike = timedelta(milliseconds=milliseconds(value, name))
-                object.__setattr__(self, name, alike)
+                duration = timedelta(milliseconds=milliseconds(value, name))
+                object.__setattr__(self, name, duration)
 
     def using(self, **changes: Any) -> "MqliteTask":
-        """A Task with other options, the framework's or these. None leaves one as it is."""
-        said = {name: value for name, value in changes.items() if value is not None}
+        """Return the task with other options. None leaves an option as it is."""
+        options = {name: value for name, value in changes.items() if value is not None}
         known = {field.name for field in fields(self)} - {"func", "takes_context"}
-        for name in said.keys() - known:
-            raise TypeError(f"using() has no option {name!r}; it has {', '.join(sorted(known))}")
-        return replace(self, **said)
+        for name in options.keys() - known:
+            raise TypeError(f"using() has no option {name!r}; known: {', '.join(sorted(known))}")
+        return replace(self, **options)
 
     # Positional-only, so that a task may have an argument named `self`.
     def enqueue(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -180,7 +101,7 @@ class MqliteTask(Task):  # type: ignore[type-arg]
         """Call enqueue() from async code."""
         return await self.get_backend().aenqueue(self, args, kwargs)
 
-    def enqueue_many(self, drafts: "list[Call]") -> list[Any]:
+    def enqueue_many(self, drafts: "Sequence[Draft]") -> list[Any]:
         """Enqueue all drafts of the task or none, in one statement, and return their TaskResults.
 
         Other backends, for example in tests, enqueue them one by one.
@@ -190,13 +111,13 @@ class MqliteTask(Task):  # type: ignore[type-arg]
             return backend.enqueue_many(self, drafts)  # type: ignore[no-any-return]
         return [backend.enqueue(self, draft.args, draft.kwargs) for draft in drafts]
 
-    async def aenqueue_many(self, drafts: "list[Call]") -> list[Any]:
+    async def aenqueue_many(self, drafts: "Sequence[Draft]") -> list[Any]:
         """Call enqueue_many() from async code."""
         return await sync_to_async(self.enqueue_many, thread_sensitive=True)(drafts)
 
 
-class Call:
-    """The arguments of one task to enqueue, for enqueue_many()."""
+class Draft:
+    """The arguments of one call, for enqueue_many() of a task."""
 
     def __init__(self, /, *args: Any, **kwargs: Any) -> None:
         self.args = args
@@ -204,14 +125,14 @@ class Call:
 
 
 def options_of(task: Any) -> TaskOptions:
-    """Return the options of the task, or else of its function. Tasks of any backend have some."""
+    """Return the task's own options and, for those not set, its function's. Accepts any Task."""
     return replace(getattr(task.func, _ATTRIBUTE, TaskOptions()), **_own_options(task))
 
 
 def written_options(task: Any) -> dict[str, Any]:
     """Return the task's options for JSON, because a worker cannot see options set by `.using()`."""
     return {
-        name: value.total_seconds() if name in LENGTHS_OF_TIME else value
+        name: value.total_seconds() if name in DURATIONS else value
         for name, value in _own_options(task).items()
     }
 
@@ -226,12 +147,12 @@ def _own_options(task: Any) -> dict[str, Any]:
     return {name: value for name, value in own.items() if value is not None}
 
 
-def checked(options: TaskOptions) -> TaskOptions:
+def checked_options(options: TaskOptions) -> TaskOptions:
     """Return the options; raise InvalidTask for an invalid one."""
     try:
         attempts = options.max_attempts
         if attempts is not None and not (type(attempts) is int and 0 < attempts < 2**31):
-            raise ValueError(f"max_attempts is a whole number of at least 1, not {attempts!r}")
+            raise ValueError(f"max_attempts must be a whole number of at least 1, not {attempts!r}")
         if options.backoff is not None:
             milliseconds(options.backoff, "backoff")
         if options.ttl is not None:
@@ -239,7 +160,7 @@ def checked(options: TaskOptions) -> TaskOptions:
         for name in ("group_id", "message_id"):
             value = getattr(options, name)
             if value is not None and not (isinstance(value, str) and 0 < len(value) <= 1024):
-                raise ValueError(f"{name} is a str of 1 to 1024 characters, not {value!r}")
+                raise ValueError(f"{name} must be a str of 1 to 1024 characters, not {value!r}")
     except (TypeError, ValueError) as error:
         raise InvalidTask(str(error)) from error
     return options

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 
 def registered_task(path: str) -> Any:
-    """The Task that the path names: what `@task` has made, and no other importable thing.
+    """Return the Task that the path names, never another importable object.
 
-    Raises UnknownTask, also where importing its module fails.
+    Raises UnknownTask, also if its module cannot be imported.
     """
     try:
-        found = import_string(path)
+        task = import_string(path)
     except KeyboardInterrupt:
-        raise  # of whoever runs this by hand
+        raise  # Ctrl-C
     except BaseException as error:  # an import can raise anything
         raise UnknownTask(path, f"{type(error).__name__}: {error}") from error
-    if not isinstance(found, Task):
-        raise UnknownTask(path, "what is there was not made by @task")
-    return found
+    if not isinstance(task, Task):
+        raise UnknownTask(path, "the object at this path was not defined with @task")
+    return task
 
 
 def is_async(path: str) -> bool:
@@ -47,13 +47,13 @@ def is_async(path: str) -> bool:
 
 
 def result_of(message: "Message") -> Any:
-    """The TaskResult of a message. Raises UnknownTask for a task that this code does not have."""
+    """Return the TaskResult of a message. Raises UnknownTask if this code lacks the task."""
     facts = task_facts(message)
     return result_from(facts, task_of(facts))
 
 
 def readable_result(message: "Message") -> Any:
-    """Return the TaskResult of a message, also of a task that this code could not run."""
+    """Return the TaskResult of a message, even if this code cannot run the task."""
     facts = task_facts(message)
     try:
         task = task_of(facts)
@@ -63,21 +63,18 @@ def readable_result(message: "Message") -> Any:
 
 
 def _task_as_stored(facts: TaskFacts, unknown: UnknownTask) -> Any:
-    """Make the Task that the message names, unchecked; without its function it only raises."""
+    """Build the Task that the message names, unchecked. A missing function raises UnknownTask."""
     try:
         function = registered_task(facts.path).func
     except UnknownTask:
         function = _missing_function(unknown)
     stored = {
         "func": function,
-        "backend": facts.backend,
-        "queue_name": facts.queue,
-        "priority": facts.priority,
-        "run_after": facts.run_after,
         "takes_context": False,
+        **_framework_options(facts),
         **read_options(facts.options),
     }
-    task = object.__new__(MqliteTask)  # its constructor asks the backend, which would refuse it
+    task = object.__new__(MqliteTask)  # the constructor would raise InvalidTask
     for field in fields(MqliteTask):
         object.__setattr__(task, field.name, stored.get(field.name))
     return task
@@ -93,24 +90,28 @@ def _missing_function(unknown: UnknownTask) -> Any:
 
 
 def task_of(facts: TaskFacts) -> Any:
-    """The Task as it was enqueued. Raises UnknownTask, also where TASKS would refuse it today."""
-    found = registered_task(facts.path)
+    """Return the Task as it was enqueued. Raises UnknownTask, also if TASKS no longer allows it."""
+    task = registered_task(facts.path)
     if facts.backend not in task_backends.settings:
         raise UnknownTask(facts.path, f"its backend {facts.backend!r} is not in TASKS")
     if not hasattr(task_backends[facts.backend], "result_ttl_ms"):
-        raise UnknownTask(facts.path, f"its backend {facts.backend!r} is another one now")
-    said = {
+        raise UnknownTask(facts.path, f"its backend {facts.backend!r} is no longer MqliteBackend")
+    options = _framework_options(facts)
+    if isinstance(task, MqliteTask):
+        options |= read_options(facts.options)
+    try:
+        return replace(task, **options)
+    except InvalidTask as error:
+        raise UnknownTask(facts.path, str(error)) from error
+
+
+def _framework_options(facts: TaskFacts) -> dict[str, Any]:
+    return {
         "backend": facts.backend,
         "queue_name": facts.queue,
         "priority": facts.priority,
         "run_after": facts.run_after,
     }
-    if isinstance(found, MqliteTask):
-        said |= read_options(facts.options)
-    try:
-        return replace(found, **said)
-    except InvalidTask as error:
-        raise UnknownTask(facts.path, str(error)) from error
 
 
 def result_from(facts: TaskFacts, task: Any) -> Any:
@@ -134,6 +135,6 @@ def result_from(facts: TaskFacts, task: Any) -> Any:
         ],
         worker_ids=facts.worker_ids,
     )
-    # Not an argument of its constructor; the frameworks' own backends set it like this.
+    # Not an argument of the constructor; the framework's own backends set it this way too.
     object.__setattr__(result, "_return_value", facts.return_value)
     return result

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
 from django.db import connections
+from django.dispatch import receiver
 
-from .. import signals as messages
 from ..conf import get_settings
 from ..handlers import Handler, check_has_run, outcome_of
 from ..message import TASK, encode_json
+from ..signals import message_dead_lettered
 from ..task_facts import NotATask, task_facts
 from ..timing import backoff_ms, milliseconds
 from ..types import Abandonment, Completion, HandlerResult, Rejection
@@ -29,35 +30,34 @@ if TYPE_CHECKING:
 logger = logging.getLogger("django_mqlite.tasks")
 
 
-def tell_finished(message: "Message", exception: BaseException | None = None) -> None:
+def send_task_finished(message: "Message", exception: BaseException | None = None) -> None:
     """Send task_finished with the result that has just been committed.
 
-    It is sent while the exception that the task has failed of is handled, as the framework's own
-    backends do it: its log, and whoever listens to that, finds the traceback there.
-    A task that this code does not know has no TaskResult; the log has a line about its message.
+    Send it while the task's exception is being handled, like the framework's own backends, because
+    the framework's log takes the traceback from there. A task that this code does not have has no
+    TaskResult, so the signal is not sent and a warning is logged.
     """
     try:
         result = result_of(message)
     except (UnknownTask, NotATask) as error:
         logger.warning("task_finished is not sent for message #%s: %s", message.pk, error)
         return
-    except Exception:  # what else there is to be told after this commit must not be lost
+    except Exception:  # other actions after this commit must still run
         logger.exception("task_finished is not sent for message #%s", message.pk)
         return
+    sender = type(result.task.get_backend())
+    send = partial(signals.task_finished.send_robust, sender, task_result=result)
     try:
         if exception is not None:
             raise exception
-    except BaseException:  # noqa: BLE001 - the one that has been handed over, and no other
-        _send(result)
+    except BaseException:  # noqa: BLE001 - only `exception` is raised here
+        send()
     else:
-        _send(result)
+        send()
 
 
-def _send(result: Any) -> None:
-    signals.task_finished.send_robust(type(result.task.get_backend()), task_result=result)
-
-
-def tell_failed(
+@receiver(message_dead_lettered, dispatch_uid="django_mqlite.tasks")
+def send_finished_for_dead_letter(
     *,
     id: int,
     using: str,
@@ -65,7 +65,7 @@ def tell_failed(
     exception: BaseException | None,
     **facts: Any,
 ) -> None:
-    """Handle a dead letter, whether a worker, the reaper or an operator made it one."""
+    """Send task_finished for a dead letter of a worker, the reaper or an operator."""
     if content_type != TASK:
         return
     model: type[Message] = apps.get_model("django_mqlite", "Message")
@@ -73,44 +73,39 @@ def tell_failed(
     if dead is None:
         return
     if (dead.subject or "").rpartition(".")[0] in sys.modules:
-        tell_finished(dead, exception)
-    else:  # its import may take its time, or for ever, and who tells this has others to look after
+        send_task_finished(dead, exception)
+    else:  # the import could block the thread that settles messages
         Thread(
-            target=_tell_apart, args=(dead, exception), name="mqlite-tells-apart", daemon=True
+            target=_send_in_thread, args=(dead, exception), name="mqlite-task-finished", daemon=True
         ).start()
 
 
-def _tell_apart(message: "Message", exception: BaseException | None) -> None:
+def _send_in_thread(message: "Message", exception: BaseException | None) -> None:
     try:
-        tell_finished(message, exception)
+        send_task_finished(message, exception)
     finally:
         connections.close_all()
-
-
-def connect() -> None:
-    """Listen for dead letters; connecting again changes nothing."""
-    messages.message_dead_lettered.connect(tell_failed, dispatch_uid="django_mqlite.tasks")
 
 
 LONGEST_BACKOFF_MS = 3_600_000
 
 
 def handler_of(message: "Message") -> Handler:
-    """Return the handler of a task's message: a thread's, or a coroutine for an async task."""
+    """Return the handler of a task's message: a function, or a coroutine for an async task."""
     function = run_async if is_async(message.subject or "") else run
     return Handler(queue=message.queue, function=function)
 
 
 def run(message: "Message") -> HandlerResult:
-    """Run the message's task in this thread. Raises UnknownTask, NotATask before it is begun."""
+    """Run the message's task in this thread. Raises UnknownTask or NotATask before it starts."""
     attempt = Attempt.of(message)
     signals.task_started.send_robust(attempt.sender, task_result=attempt.result)
     try:
         value = attempt.task.func(*attempt.args, **attempt.kwargs)
         check_has_run(value)
     except KeyboardInterrupt:
-        raise  # of whoever runs this by hand, in a test say
-    except BaseException as error:  # noqa: BLE001 - SystemExit in a task ends the attempt, not us
+        raise  # Ctrl-C, for example in a test
+    except BaseException as error:  # noqa: BLE001 - SystemExit in a task ends only the attempt
         return attempt.failed(error)
     return attempt.succeeded(value)
 
@@ -179,7 +174,7 @@ class Attempt:
             rejection = Rejection(reason=error.reason, description=error.description)
             return HandlerResult(outcome=rejection, error=error)
         self.message.result = json.loads(encoded)
-        self.message.on_completed = partial(tell_finished, self.message)
+        self.message.on_completed = partial(send_task_finished, self.message)
         return HandlerResult(outcome=Completion(result=encoded, retain_ms=self.retain_ms))
 
     def _own_backoff(self) -> int | None:
@@ -207,7 +202,7 @@ def encoded_value(value: Any) -> str:
     limit = get_settings().max_body_bytes
     if len(encoded.encode()) > limit:
         raise ReturnValueRefused(
-            f"it is of {len(encoded.encode()):,} bytes, over the limit of {limit:,}. Store it "
+            f"it has {len(encoded.encode()):,} bytes, over the limit of {limit:,}. Store it "
             "elsewhere and return a reference, or raise MQLITE['MAX_BODY_BYTES']."
         )
     return encoded

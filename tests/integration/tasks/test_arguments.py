@@ -96,8 +96,8 @@ BAD_VALUES = {
     "infinity": (-math.inf, "is -inf, which JSON does not have"),
     "surrogate": ("\ud800", "surrogates? not allowed|lone surrogate|does not have"),
     "digits": (10**5_000, "digits|does not have"),
-    "deep": (nested(MAX_DEPTH + 1), f"nested more than {MAX_DEPTH} deep"),
-    "endless": (endless(), f"nested more than {MAX_DEPTH} deep, or contains itself"),
+    "deep": (nested(MAX_DEPTH + 1), f"nested more than {MAX_DEPTH} levels deep"),
+    "endless": (endless(), f"nested more than {MAX_DEPTH} levels deep, or contains itself"),
 }
 
 
@@ -173,7 +173,7 @@ def test_a_call_that_is_too_large_is_refused_and_its_largest_argument_named(task
     ids=repr,
 )
 def test_a_call_that_the_function_does_not_take_is_refused(tasks_queue, args, kwargs):
-    with pytest.raises(TypeError, match=r"one_or_two\(\) cannot be called so: "):
+    with pytest.raises(TypeError, match=r"one_or_two\(\) does not take these arguments: "):
         calls.one_or_two.enqueue(*args, **kwargs)
 
 
@@ -192,7 +192,7 @@ def test_the_name_of_an_argument_is_text(tasks_queue):
 
 
 def test_the_context_is_not_the_callers_to_give(tasks_queue):
-    with pytest.raises(TypeError, match=r"cannot be called so: .*'context'"):
+    with pytest.raises(TypeError, match=r"does not take these arguments: .*'context'"):
         calls.with_context.enqueue("x", context=1)
 
 

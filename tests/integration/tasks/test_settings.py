@@ -16,7 +16,7 @@ from django_mqlite.apps import imported_backends
 from django_mqlite.conf import get_settings
 from django_mqlite.handlers import Handler, queues_of_kinds
 from django_mqlite.models import Queue
-from django_mqlite.task_backend import Call
+from django_mqlite.task_backend import Draft
 from django_mqlite.task_backend.compat import task_backends
 from django_mqlite.testing import drain
 from django_mqlite.worker.watchdogs import NotReady, served_queues
@@ -178,7 +178,7 @@ def test_without_a_framework_it_is_said_what_to_install():
     if django.VERSION >= (6, 0):
         assert done.returncode == 0, done.stderr
     else:
-        assert "ImproperlyConfigured: Tasks need Django 6.0, or on Django 5.2" in done.stderr
+        assert "ImproperlyConfigured: Tasks need Django 6.0 or later, or" in done.stderr
         assert 'pip install "django-mqlite[django-tasks]"' in done.stderr
 
 
@@ -229,7 +229,7 @@ def test_many_calls_go_to_swapped_backend_one_by_one(use, run):
     task = calls.note
     use({"default": {"BACKEND": dummy()}})
 
-    results = run([Call(1), Call(2, named=3)])
+    results = run([Draft(1), Draft(2, named=3)])
 
     assert [(result.args, result.kwargs) for result in results] == [([1], {}), ([2], {"named": 3})]
     assert [result.task for result in results] == [task, task]
@@ -257,7 +257,7 @@ def test_backend_of_app_that_is_not_installed_is_an_error(not_installed):
     "act",
     [
         calls.note.enqueue,
-        lambda: calls.note.enqueue_many([Call()]),
+        lambda: calls.note.enqueue_many([Draft()]),
         lambda: calls.note.get_result("7"),
     ],
     ids=["enqueue", "enqueue_many", "get_result"],

@@ -22,7 +22,7 @@ DUMMY = signals.__name__.replace(".signals", ".backends.dummy.DummyBackend")
 def wait_told() -> None:
     """What has to import a task's module is told from a thread of its own."""
     for thread in threading.enumerate():
-        if thread.name == "mqlite-tells-apart":
+        if thread.name == "mqlite-task-finished":
             thread.join(30)
 
 
@@ -135,7 +135,7 @@ def test_a_backend_that_is_another_one_now_is_said_to_be_so(tasks_queue, run_all
     run_all()
 
     (error,) = DeadLetter.objects.get().errors
-    assert "its backend 'other' is another one now" in error["message"]
+    assert "its backend 'other' is no longer MqliteBackend" in error["message"]
     assert calls.seen == []
 
 
