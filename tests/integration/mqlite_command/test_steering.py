@@ -91,6 +91,35 @@ def test_what_cannot_be_cancelled_is_told_with_its_state_and_the_rest_is_done(qu
     assert state_of(dead) == "dead_lettered"
 
 
+def is_active():
+    return Message.objects.enqueue("jobs", 1)
+
+
+def is_retrying():
+    message = enqueue_and_claim("jobs")
+    message.abandon(delay=60)
+    return message
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "text"),
+    [
+        (("cancel", "--yes"), is_active, "not cancelled: it is active."),
+        (("cancel", "--yes"), is_retrying, "not cancelled: it is retrying."),
+        (("cancel", "--yes"), lambda: dead_letter("jobs"), "not cancelled: it is dead-lettered."),
+        (("release", "--yes"), is_active, "not released: it has no lease, it is active."),
+        (("run-now",), is_active, "not made due: it is active."),
+    ],
+)
+def test_refusal_names_the_state(queue, capsys, command, message, text):
+    id = message().pk
+
+    with pytest.raises(SystemExit):
+        call_command("mqlite", *command, str(id))
+
+    assert capsys.readouterr().out == f"#{id} {text}\n"
+
+
 def test_a_lease_is_released(queue, typing):
     message = enqueue_and_claim("jobs")
     typing("yes\n")
