@@ -1,4 +1,4 @@
-"""System checks of where and how the project runs: requests, timeouts, file systems, handlers."""
+"""System checks of the deployment: requests, timeouts, file systems and handlers."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from .doorbell import database_path
 from .store import sqlite as store
 
 SHORTEST_TIMEOUT = 2.0
-"""Seconds: a batch of a reaper or a purge beside a full disk cache takes its part of one."""
+"""Seconds: a batch of the reaper or of a purge can hold the write lock for part of a second."""
 
 OFF = 0
 
@@ -28,13 +28,13 @@ NETWORK = frozenset(
         "virtiofs", "vmhgfs", "webdav",
     }
 )  # fmt: skip
-"""File systems of other machines, or shared with the host of a virtual one."""
+"""File systems on other machines, or shared with the host of a virtual machine."""
 
 
 @register("mqlite")
 @with_link
 def check_deployment(**_: Any) -> list[CheckMessage]:
-    """Check what can be checked without opening the database."""
+    """Run the checks that do not open the database."""
     if not is_readable():
         return []
     connection: Any = connections[checked_alias()]
@@ -43,7 +43,7 @@ def check_deployment(**_: Any) -> list[CheckMessage]:
     return [
         *_check_atomic_requests(connection),
         *_check_timeout(connection),
-        *_check_place(connection.alias),
+        *_check_directory(connection.alias),
         *_check_aliases(connection.alias),
         *_check_atomic_handlers(),
     ]
@@ -52,7 +52,7 @@ def check_deployment(**_: Any) -> list[CheckMessage]:
 @register("mqlite", Tags.database)
 @with_link
 def check_synchronous(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """A commit is on the disk when it is acknowledged."""
+    """Warn if an acknowledged commit may not be on the disk."""
     alias = checked_alias()
     connection = connections[alias]
     if not is_readable() or connection.vendor != "sqlite" or alias not in (databases or ()):
@@ -60,14 +60,14 @@ def check_synchronous(databases: Sequence[str] | None = None, **_: Any) -> list[
     try:
         facts = store.database_file.file_facts(connection)
     except OperationalError:
-        return []  # check_database says so
+        return []  # check_database reports the error
     if facts.synchronous != OFF:
         return []
     return [
         Warning(
             f"Database {alias!r} runs with synchronous=OFF: a power failure can lose acknowledged "
             "messages and damage the file.",
-            hint="Use FULL, or NORMAL if the last commits may be lost with the power.",
+            hint="Use FULL, or NORMAL if a power failure may lose the last commits.",
             id="mqlite.W008",
         )
     ]
@@ -79,10 +79,10 @@ def _check_atomic_requests(connection: Any) -> Iterator[CheckMessage]:
     if mode_of(connection) in WAITING_MODES:
         yield Warning(
             f"Database {connection.alias!r} has ATOMIC_REQUESTS, and its transactions begin "
-            "IMMEDIATE: every request holds the write lock from its beginning to its end, also one "
-            "that only reads, so requests and workers go one after the other.",
-            hint="Leave ATOMIC_REQUESTS out and say transaction.atomic() around what belongs "
-            "together.",
+            "IMMEDIATE: every request holds the write lock until it ends, even if it only reads, "
+            "so requests and workers run one at a time.",
+            hint="Remove ATOMIC_REQUESTS and use transaction.atomic() around the writes that "
+            "belong together.",
             id="mqlite.W006",
         )
 
@@ -91,14 +91,14 @@ def _check_timeout(connection: Any) -> Iterator[CheckMessage]:
     timeout = float(connection.get_connection_params().get("timeout", 5.0))
     if timeout < SHORTEST_TIMEOUT:
         yield Warning(
-            f"Database {connection.alias!r} gives up after {timeout:g} s of waiting for another "
-            'writer: "database is locked" is raised where a moment more would have helped.',
+            f"Database {connection.alias!r} waits at most {timeout:g} s for another writer: "
+            'a short burst of writes is enough to raise "database is locked".',
             hint="Set OPTIONS['timeout'] to 5 or more seconds.",
             id="mqlite.W007",
         )
 
 
-def _check_place(alias: str) -> Iterator[CheckMessage]:
+def _check_directory(alias: str) -> Iterator[CheckMessage]:
     path = database_path(alias)
     if path is None or not path.parent.is_dir():
         return
@@ -115,7 +115,8 @@ def _check_place(alias: str) -> Iterator[CheckMessage]:
         yield Warning(
             f"The directory {directory} cannot be written by this user: SQLite has to create the "
             "write-ahead log beside the file, so nothing can be enqueued.",
-            hint="Give the directory, not only the file, to the user of web server and workers.",
+            hint="Give the user of the web server and the workers write access to the directory, "
+            "not only to the file.",
             id="mqlite.W010",
         )
 
@@ -130,7 +131,7 @@ def _check_aliases(alias: str) -> Iterator[CheckMessage]:
         if _is_same(file, database_path(other.alias)):
             yield Warning(
                 f"Databases {alias!r} and {other.alias!r} are the same file ({file}): a write "
-                "through one inside a transaction of the other waits for itself until the timeout.",
+                "through one alias blocks on a transaction of the other until the timeout.",
                 hint="Use one alias for the file.",
                 id="mqlite.W014",
             )
@@ -151,19 +152,20 @@ def file_system_of(directory: Path) -> str:
         Path(partition.mountpoint): partition.fstype
         for partition in psutil.disk_partitions(all=True)
     }
-    return next((mounted[each] for each in [directory, *directory.parents] if each in mounted), "")
+    ancestors = [directory, *directory.parents]
+    return next((mounted[path] for path in ancestors if path in mounted), "")
 
 
 def _check_atomic_handlers() -> Iterator[CheckMessage]:
     declared = get_settings().queues
     for queue, handler in imported_handlers().items():
         lock_ms = declared[queue].lock_duration_ms if queue in declared else None
-        longest = handler.timeout_ms
-        if handler.atomic and lock_ms and longest and longest >= lock_ms:
+        timeout_ms = handler.timeout_ms
+        if handler.atomic and lock_ms and timeout_ms and timeout_ms >= lock_ms:
             yield Warning(
-                f"{handler.path} is atomic and may run for {longest / 1000:g} s, but a lease of "
+                f"{handler.path} is atomic and may run for {timeout_ms / 1000:g} s, but a lease of "
                 f"queue {queue!r} lasts {lock_ms / 1000:g} s and cannot be renewed while it runs: "
-                "its work would be rolled back, again and again.",
-                hint="Make its timeout shorter than the queue's lock_duration.",
+                "each delivery that takes longer is rolled back.",
+                hint="Make the handler's timeout shorter than the queue's lock_duration.",
                 id="mqlite.W011",
             )

@@ -1,6 +1,6 @@
 """Diagnose a database: the health of its queues, the system checks, the file, and what to do.
 
-health() is quick and made for monitoring systems; diagnose() looks at everything. Both read only.
+health() is quick and meant for monitoring systems; diagnose() runs every check. Both only read.
 This module is above the verbs, because a diagnosis includes the system checks.
 """
 
@@ -28,7 +28,7 @@ RESTART_MS = 15_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Facts for a monitoring system. Ages are in seconds; None means there is nothing to age."""
+    """Facts for a monitoring system. Ages are in seconds, None without a due message or worker."""
 
     queue_problems: tuple[str, ...]
     oldest_due_age: float | None
@@ -179,7 +179,7 @@ def _wal_findings(file: Storage) -> Iterator[Finding]:
             level="warning",
             id="large_wal",
             text=problem,
-            advice="A long read transaction prevents checkpoints: look for long transactions and "
+            advice="A long read transaction prevents checkpoints: end long transactions and close "
             "forgotten shells.",
         )
 
@@ -217,7 +217,7 @@ def _health_findings(using: str) -> Iterator[Finding]:
             level="warning",
             id="unhealthy",
             text=problem,
-            advice="Start `manage.py runworker`, or find out what its handlers wait for.",
+            advice="Start `manage.py runworker`, or check why its handlers are slow.",
         )
 
 

@@ -7,7 +7,7 @@ URI = "file:"
 
 
 def file_of(name: str) -> Path | None:
-    """The file, as seen from the current directory; None for memory and what is temporary."""
+    """Return the file as an absolute path, or None for an in-memory or temporary database."""
     if name in ("", ":memory:"):
         return None
     if not name.startswith(URI):
@@ -21,7 +21,7 @@ def file_of(name: str) -> Path | None:
 
 
 def anchored(name: str) -> str:
-    """The same file from whatever directory."""
+    """Return a name or URI of the same file that does not depend on the current directory."""
     file = file_of(name)
     if file is None or not name.startswith(URI):
         return str(file or name)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def mqlite_clock() -> "Iterator[FakeClock]":
-    """A FakeClock for the test, stopped at the beginning of 2026."""
+    """Yield the FakeClock of the test, stopped at the beginning of 2026."""
     from .testing.fake_clock import FakeClock  # noqa: PLC0415 - see above
 
     with FakeClock() as clock:
@@ -24,7 +24,7 @@ def mqlite_clock() -> "Iterator[FakeClock]":
 
 @pytest.fixture
 def mqlite_drain(db: None) -> "Callable[..., list[Message]]":
-    """django_mqlite.testing.drain, with the database."""
+    """Return django_mqlite.testing.drain, and enable the database for the test."""
     from .testing import drain  # noqa: PLC0415 - see above
 
     return drain
@@ -32,7 +32,7 @@ def mqlite_drain(db: None) -> "Callable[..., list[Message]]":
 
 @pytest.fixture
 def assert_enqueued(db: None) -> "Callable[..., list[Message]]":
-    """django_mqlite.testing.assert_enqueued, with the database."""
-    from .testing import assert_enqueued as asserted  # noqa: PLC0415 - see above
+    """Return django_mqlite.testing.assert_enqueued, and enable the database for the test."""
+    from .testing.assertions import assert_enqueued as assertion  # noqa: PLC0415 - see above
 
-    return asserted
+    return assertion

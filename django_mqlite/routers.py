@@ -10,7 +10,7 @@ APP_LABEL = "django_mqlite"
 class MqliteRouter:
     """Keep the queue in MQLITE['DATABASE']. List the router in DATABASE_ROUTERS.
 
-    An enqueue can then no longer join the transaction of a row in another database.
+    With a separate database, an enqueue cannot join a transaction of another database.
     """
 
     def db_for_read(self, model: Any, **hints: Any) -> str | None:

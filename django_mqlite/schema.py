@@ -56,7 +56,7 @@ def _difference(fact: Fact, objects: set[str]) -> str:
     if fact.object not in objects:
         return f"{fact.object} is missing"
     if fact.object.startswith("table "):
-        return f"{fact.object} lacks {fact.what}"
+        return f"{fact.object} lacks {fact.text}"
     return f"{fact.object} is not as it was created"
 
 

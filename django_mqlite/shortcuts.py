@@ -1,4 +1,4 @@
-"""The verbs of every day as functions."""
+"""The most common verbs as functions: enqueue, enqueue_many and publish."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Unpack
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def enqueue(
     queue: str, data: Any, *, using: str | None = None, **options: "Unpack[MessageOptions]"
 ) -> "Message":
-    """Put a message into `queue`, in the caller's transaction if there is one; it has its id.
+    """Put a message into `queue`, in the caller's transaction if there is one, and return it.
 
-    Message.objects.enqueue(), with its options and errors, on the database `using`, by default
-    the routers'.
+    The options and errors are those of Message.objects.enqueue(). `using` names the database; the
+    default comes from the routers.
     """
     return _messages(using).enqueue(queue, data, **options)
 
@@ -30,10 +30,10 @@ def enqueue_many(
     using: str | None = None,
     **common: "Unpack[MessageOptions]",
 ) -> "list[Message | DuplicateConflict]":
-    """Put all of these messages into `queue`, or none, in one statement; in the order given.
+    """Put all of these messages into `queue`, or none; return them in the order of `items`.
 
-    Message.objects.enqueue_many(), with its options and errors, on the database `using`, by
-    default the routers'.
+    The options and errors are those of Message.objects.enqueue_many(). `using` names the database;
+    the default comes from the routers.
     """
     return _messages(using).enqueue_many(queue, items, **common)
 
@@ -41,15 +41,15 @@ def enqueue_many(
 def publish(
     topic: str, data: Any, *, using: str | None = None, **options: "Unpack[MessageOptions]"
 ) -> "list[Message]":
-    """Copy a message to each subscription of `topic` whose filter lets it in; the copies.
+    """Copy a message to each subscription of `topic` whose filter matches; return the copies.
 
-    Message.objects.publish(), with its options and errors, on the database `using`, by default
-    the routers'.
+    The options and errors are those of Message.objects.publish(). `using` names the database; the
+    default comes from the routers.
     """
     return _messages(using).publish(topic, data, **options)
 
 
 def _messages(using: str | None) -> "MessageManager[Message]":
-    """Looked up late, so that this module can be imported before the apps are ready."""
+    """Return the manager; look up the model now, because apps may not be ready at import."""
     message: type[Message] = apps.get_model("django_mqlite", "Message")
     return message.objects.db_manager(using)

@@ -1,4 +1,4 @@
-"""For the tests of projects: what is in the queue, work it off inline, and move its clock."""
+"""Helpers for the tests of projects: check what is enqueued, run it inline, move the clock."""
 
 from .assertions import assert_enqueued
 from .draining import TooManyDeliveries, drain

@@ -12,9 +12,9 @@ from ..task_facts import task_facts
 from ..types import State
 
 ANYTHING: Any = object()
-"""No wish about it."""
+"""The default of an argument that is not compared."""
 
-MOST_SHOWN = 10
+MAX_LISTED = 10
 
 
 def assert_enqueued(
@@ -27,37 +27,39 @@ def assert_enqueued(
     count: int | None = None,
     using: str | None = None,
 ) -> list[Message]:
-    """Fail unless messages like this wait in the queue; those that do, the oldest first.
+    """Fail unless matching messages wait in the queue; return them, the oldest first.
 
-    `data` is compared with each message's. With a `task`, a call of it is meant, with these `args`
-    and `kwargs` if they are given, in the task's own queue unless another is named. `count` is how
-    many there are to be, also 0; by default at least one. What is scheduled waits as well; what is
-    being handled or has ended does not. Raises QueueNotFound.
+    A message matches if its data equals `data`, and if it is a call of `task` with these `args` and
+    `kwargs`; arguments that are not passed are not compared. The queue is by default the task's.
+    `count` is the exact number of matching messages and may be 0; by default at least one must
+    match. Active and scheduled messages wait; locked, deferred and finished ones do not. Raises
+    QueueNotFound.
     """
     if queue is None and task is None:
         raise TypeError("assert_enqueued() needs a queue or a task")
     queue = queue or str(task.queue_name)
-    _must_exist(queue, using)
+    _check_queue_exists(queue, using)
     waiting = _waiting(queue, using)
-    found = list(waiting)
+    matching = list(waiting)
     if data is not ANYTHING:
-        found = [message for message in found if message.data == data]
+        matching = [message for message in matching if message.data == data]
     if task is not None:
-        found = [message for message in found if _is_call(message, task, args, kwargs)]
-    if len(found) == count if count is not None else found:
-        return found
-    wanted = "at least one such message" if count is None else f"{count} such messages"
+        matching = [message for message in matching if _is_call(message, task, args, kwargs)]
+    if len(matching) == count if count is not None else matching:
+        return matching
+    expected = "at least 1" if count is None else f"{count}"
     raise AssertionError(
-        f"queue {queue!r} was to have {wanted} and has {len(found)}. {_shown(waiting)}"
+        f"Queue {queue!r} has {len(matching)} matching messages, expected {expected}. "
+        f"{_listing(waiting)}"
     )
 
 
-def _must_exist(queue: str, using: str | None) -> None:
-    """A misspelt one would have no messages for ever, and `count=0` always hold."""
+def _check_queue_exists(queue: str, using: str | None) -> None:
+    """Raise QueueNotFound, because `count=0` would always hold for a misspelled name."""
     queues = Queue.objects.using(using or Message.objects.database)
-    known = set(queues.values_list("name", flat=True))
-    if queue not in known:
-        raise QueueNotFound(queue, known)
+    names = set(queues.values_list("name", flat=True))
+    if queue not in names:
+        raise QueueNotFound(queue, names)
 
 
 def _waiting(queue: str, using: str | None) -> "QuerySet[Message]":
@@ -75,9 +77,9 @@ def _is_call(message: Message, task: Any, args: Any, kwargs: Any) -> bool:
     )
 
 
-def _shown(waiting: "QuerySet[Message]") -> str:
+def _listing(waiting: "QuerySet[Message]") -> str:
     lines = [
         f"#{message.pk} {message.state} {message.subject or ''} {str(message.data)[:200]}"
-        for message in waiting[:MOST_SHOWN]
+        for message in waiting[:MAX_LISTED]
     ]
-    return "\n".join(["What waits in it:", *lines]) if lines else "Nothing waits in it."
+    return "\n".join(["Waiting messages:", *lines]) if lines else "No messages are waiting."

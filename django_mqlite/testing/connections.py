@@ -1,4 +1,4 @@
-"""The connections of a test as a worker has them: in autocommit, whatever the test has open."""
+"""Connections in autocommit, as in a worker, even inside the transaction of a TestCase."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +12,12 @@ SAVEPOINT = "mqlite_worker"
 
 @contextmanager
 def worker_connections() -> Iterator[list[str]]:
-    """Replace the thread's SQLite connections by wrappers that a worker would find.
+    """Replace the thread's SQLite connections with wrappers in autocommit, as in a worker.
 
-    Each shares the driver's connection of the one that it replaces and begins in autocommit, with
-    neither callbacks nor a broken transaction. Within the transaction of a TestCase its outermost
-    transactions are savepoints. A transaction that is open at the end of the block is rolled back;
-    the list that the block was given then has the alias of its database.
+    Each wrapper shares the driver's connection of the wrapper that it replaces, and starts without
+    callbacks and without a broken transaction. Within the transaction of a TestCase, its outermost
+    transactions are savepoints. A transaction that is open at the end of the block is rolled back,
+    and the alias of its database is added to the list that the block received.
     """
     left_open: list[str] = []
     replaced = [outer for outer in connections.all(initialized_only=True) if _is_ready(outer)]
@@ -35,28 +35,28 @@ def worker_connections() -> Iterator[list[str]]:
 
 
 def _is_ready(connection: Any) -> bool:
-    """Check for a SQLite connection in autocommit or in the transaction of a TestCase."""
+    """Return True for a SQLite connection in autocommit or in the transaction of a TestCase."""
     if not isinstance(connection, DatabaseWrapper) or connection.connection is None:
         return False
     return connection.in_atomic_block or connection.autocommit
 
 
 class _Shared(DatabaseWrapper):
-    """A wrapper that leaves the driver's connection to another wrapper."""
+    """A wrapper that shares the driver's connection with another wrapper, which closes it."""
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open."""
+        """True while a transaction is open."""
         return bool(self.connection.in_transaction)
 
     def close(self: Any) -> None:
-        """Roll back the open transaction; the driver's connection stays."""
+        """Roll back the open transaction, but keep the driver's connection open."""
         if self.is_open:
             self._rollback()
             self.needs_rollback = self.in_atomic_block
 
     def end(self: Any) -> None:
-        """Roll back what is open, and turn autocommit on again."""
+        """Roll back the open transaction, and turn autocommit on again."""
         if self.is_open:
             self._rollback()
         if not self.autocommit:
@@ -64,9 +64,9 @@ class _Shared(DatabaseWrapper):
 
 
 class _Nested(_Shared):
-    """The same within an open transaction, where a savepoint stands for the outermost one.
+    """A shared wrapper within an open transaction, with a savepoint as its outermost transaction.
 
-    The savepoint exists exactly while autocommit is off, so that a commit begins the next one.
+    The savepoint exists exactly while autocommit is off, so a commit creates the next one.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""drain(): handle due messages inline, as a worker would, on the caller's connection."""
+"""Inline delivery: drain() handles due messages as a worker would, on the caller's connection."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ RENEWED_LEASE = timedelta(days=365)
 
 
 class TooManyDeliveries(AssertionError):
-    """drain() finds no end: what it runs enqueues more and more."""
+    """drain() reached its limit: handlers may enqueue messages without end."""
 
 
 def drain(
@@ -33,23 +33,24 @@ def drain(
     limit: int = 1_000,
     using: str | None = None,
 ) -> list[Message]:
-    """Run handlers and tasks inline until nothing is due; each delivery, its `state` as it ended.
+    """Run handlers and tasks inline until no message is due; return the delivered messages.
 
-    `queues`: these, the first strictly before the second; by default each that a worker would
-    serve. It may be called inside TestCase: everything happens on its connection and within its
-    transaction, but a delivery begins in autocommit and ends as a worker would end it. What a
-    handler raises fails its message as ever; with `raise_errors` it is raised then as well. A
-    handler's timeout fails it too: a coroutine is cancelled, a function fails when it has ended.
+    A message that is delivered again is returned again, each time with the `state` in which that
+    delivery ended. `queues` are drained in strict order; by default, these are the queues that a
+    worker would serve. Inside a TestCase everything runs on its connection and in its transaction,
+    but each delivery starts in autocommit and is settled as in a worker. An error in a handler
+    fails its message; with `raise_errors` it is also raised. A timeout fails the message too: a
+    coroutine is cancelled, a function fails after it has ended.
 
-    `retries`: what rests after a failure is not waited for but run as well, with the time moved to
-    when it is due: that of the FakeClock in use, else of one that lasts as long as the call. What
-    was scheduled for later stays where it is: move a FakeClock.
+    With `retries`, failed messages are retried without waiting: the FakeClock in use is moved to
+    the time of the retry, or a FakeClock that lasts for this call. Messages that were scheduled for
+    later are not delivered; move a FakeClock to deliver them.
 
-    Raises TooManyDeliveries if more is due after `limit` of them, QueueNotFound,
-    TransactionRefused inside atomic(), and ValueError for a `limit` of none.
+    Raises TooManyDeliveries if messages are due after `limit` deliveries, QueueNotFound,
+    TransactionRefused inside atomic(), and ValueError for a `limit` below 1.
     """
     if limit < 1:
-        raise ValueError(f"drain() makes at least one delivery, so limit is not {limit!r}")
+        raise ValueError(f"Invalid limit {limit!r}: drain() needs a limit of at least 1.")
     handlers = get_handlers()
     manager = Message.objects.db_manager(using)
     if in_callers_transaction(manager.database):
@@ -62,8 +63,8 @@ def drain(
         while (queue := _next_queue(served, clock, manager.database, retries=retries)) is not None:
             if len(deliveries) == limit:
                 raise TooManyDeliveries(
-                    f"drain() has made {limit} deliveries, and there is more; the last was of "
-                    f"{deliveries[-1]}. Pass a higher limit if that is meant."
+                    f"drain() stopped after {limit} deliveries with more messages due; the last "
+                    f"was {deliveries[-1]}. Pass a higher limit if this is expected."
                 )
             for message in _claim(queue, handlers.get(queue), manager.database):
                 deliveries.append(message)
@@ -74,14 +75,14 @@ def drain(
 
 
 def _served(handlers: Mapping[str, Handler], using: str) -> tuple[str, ...]:
-    wanted = handlers.keys() | queues_of_kinds()
-    there = Queue.objects.using(using).filter(name__in=wanted)
-    return tuple(there.order_by("name").values_list("name", flat=True))
+    names = handlers.keys() | queues_of_kinds()
+    queues = Queue.objects.using(using).filter(name__in=names)
+    return tuple(queues.order_by("name").values_list("name", flat=True))
 
 
 @contextmanager
 def _fake_clock() -> Iterator[FakeClock]:
-    """The FakeClock in use, or one that begins now."""
+    """Yield the FakeClock in use, or a new one that starts now."""
     clock = clock_in_use()
     if isinstance(clock, FakeClock):
         yield clock
@@ -96,9 +97,9 @@ def _fake_clock() -> Iterator[FakeClock]:
 def _next_queue(
     queues: Sequence[str], clock: FakeClock, using: str, *, retries: bool
 ) -> str | None:
-    """The queue of the next message that is due.
+    """Return the queue of the next due message, or None.
 
-    If there is none, the clock is moved to the next retry.
+    If no message is due, move the clock to the next retry.
     """
     while True:
         run_round(URGENT, using)
@@ -114,9 +115,10 @@ def _next_queue(
 
 @worker_connections()
 def _claim(queue: str, handler: Handler | None, using: str) -> list[Message]:
-    """Claim a message, under a lease that outlasts a FakeClock's moves unless it is atomic.
+    """Claim a message with a lease that outlasts the moves of a FakeClock.
 
-    A worker would renew it, but not during a transaction.
+    A worker would renew the lease. It could not renew it during the transaction of an atomic
+    handler, whose message gets the lock duration of its queue.
     """
     is_atomic = handler is not None and handler.atomic
     return Message.objects.db_manager(using).claim(
@@ -125,24 +127,24 @@ def _claim(queue: str, handler: Handler | None, using: str) -> list[Message]:
 
 
 def _next_retry(queues: Sequence[str], using: str) -> int | None:
-    resting = Message.objects.using(using).filter(
+    retries = Message.objects.using(using).filter(
         queue__in=queues, state=State.SCHEDULED, delivery_count__gt=0
     )
-    due = resting.aggregate(due=Min("visible_at"))["due"]
+    due = retries.aggregate(due=Min("visible_at"))["due"]
     return None if due is None else epoch_ms(due)
 
 
 def _deliver(message: Message, handlers: Mapping[str, Handler], using: str) -> BaseException | None:
-    """Run and settle one message; return what its delivery failed of."""
+    """Run and settle one message; return the error of a failed delivery."""
     registered = handlers.get(message.queue)  # its timeout limits the queue's tasks as well
     limit_ms = registered.timeout_ms if registered else None
     handler = with_timeout(handler_of(message, handlers), limit_ms, message)
     with worker_connections() as left_open:
-        done = _run(message, handler, using)
-    if left_open and done.error is None:
-        done = DeliveryResult(message=message, error=TransactionLeftOpen(left_open))
-    _settle(done, using)
-    return done.error
+        result = _run(message, handler, using)
+    if left_open and result.error is None:
+        result = DeliveryResult(message=message, error=TransactionLeftOpen(left_open))
+    _settle(result, using)
+    return result.error
 
 
 def _run(message: Message, handler: Handler, using: str) -> DeliveryResult:
@@ -151,14 +153,14 @@ def _run(message: Message, handler: Handler, using: str) -> DeliveryResult:
         return delivery_result(message, run_handler(handler, message, using))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an answer
+    except BaseException as error:  # noqa: BLE001 - every error fails the message
         return DeliveryResult(message=message, error=error)
     finally:
         current_message.reset(token)
 
 
 @worker_connections()
-def _settle(done: DeliveryResult, using: str) -> None:
-    sync_state_from_database(done.message)
-    if not done.settled:
-        Message.objects.db_manager(using).settle(done.message, done.ending, error=done.error)
+def _settle(result: DeliveryResult, using: str) -> None:
+    sync_state_from_database(result.message)
+    if not result.settled:
+        Message.objects.db_manager(using).settle(result.message, result.ending, error=result.error)

@@ -1,4 +1,4 @@
-"""A clock that only a test moves."""
+"""A clock that moves only when a test moves it."""
 
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -12,10 +12,10 @@ START_MS = epoch_ms(START)
 
 
 class FakeClock:
-    """Stands still until it is moved, forwards or backwards. Inside `with` it is the one in use.
+    """A stopped clock that can be moved forwards and backwards. A `with` block puts it in use.
 
-    It is the queue's clock: schedules, leases, backoff, times to live. What the project reads from
-    Django or Python stays as it is.
+    It controls the queue's schedules, leases, backoff and times to live. It does not change the
+    time that the project reads from Django or Python.
     """
 
     def __init__(self, at: datetime = START) -> None:
@@ -23,7 +23,7 @@ class FakeClock:
         self._in_use: list[AbstractContextManager[Clock]] = []
 
     def now_ms(self) -> int:
-        """Epoch milliseconds."""
+        """Return the current time of the clock in epoch milliseconds."""
         return self.ms
 
     @property
@@ -32,7 +32,7 @@ class FakeClock:
         return EPOCH + timedelta(milliseconds=self.ms)
 
     def advance(self, by: timedelta | float) -> None:
-        """Move it by a timedelta or by seconds, backwards if negative."""
+        """Move the clock by a timedelta or by seconds, backwards if negative."""
         step = by if isinstance(by, timedelta) else timedelta(seconds=by)
         self.ms += step // timedelta(milliseconds=1)
 

@@ -56,7 +56,7 @@ class Deadline:
     def enforced(self) -> Iterator[None]:
         """Raise the error after the block if the deadline has passed.
 
-        A coroutine that was cancelled may handle that and return, as in a worker.
+        A cancelled coroutine may catch the cancellation and return, as in a worker.
         """
         try:
             yield
@@ -74,7 +74,7 @@ class Deadline:
         return self.has_passed and not self.has_cancelled
 
     def is_reason_of(self, error: BaseException | None) -> bool:
-        """Return whether the error is the cancellation of the coroutine at the deadline."""
+        """Return True if the error is the cancellation of the coroutine at the deadline."""
         return self.has_cancelled and isinstance(error, asyncio.CancelledError)
 
     async def cancel_when_passed(self, task: Any) -> None:

@@ -1,7 +1,7 @@
-"""Repeat what failed because another program has written text that is not UTF-8."""
+"""Retries of reads that failed because another program wrote text that is not UTF-8."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from django.db import OperationalError, connections
@@ -13,21 +13,27 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 
-def retry_with_any_text(verb: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Call the verb again, reading such text with replacement characters, if it has met some.
+def read_any_text(using: str, read: Callable[[], R]) -> R:
+    """Return the result of `read`; after text that is not UTF-8, replace it and read again."""
+    try:
+        return read()
+    except OperationalError as error:
+        if not is_not_utf8(error):
+            raise
+    with reading_any_text(connections[using]):
+        return read()
 
-    The verb's transaction was rolled back by then. Its first parameter is an alias or a manager.
+
+def retry_with_any_text(verb: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Decorate a verb so that text that is not UTF-8 is read with replacement characters.
+
+    The verb runs again after its transaction was rolled back. Its first parameter is an alias or a
+    manager.
     """
 
     @wraps(verb)
     def run(first: S, /, *args: P.args, **options: P.kwargs) -> R:
-        try:
-            return verb(first, *args, **options)
-        except OperationalError as error:
-            if not is_not_utf8(error):
-                raise
         using: Any = first if isinstance(first, str) else first.database  # type: ignore[attr-defined]
-        with reading_any_text(connections[using]):
-            return verb(first, *args, **options)
+        return read_any_text(using, partial(verb, first, *args, **options))
 
     return run

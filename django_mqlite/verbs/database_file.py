@@ -73,7 +73,7 @@ def damages(using: str) -> list[str]:
 
 
 def unused_bytes(using: str) -> int | None:
-    """Return the unused bytes inside the pages of our tables; None if SQLite has no dbstat."""
+    """Return the unused bytes in the pages of the queue's tables; None if SQLite has no dbstat."""
     return store.database_file.unused_bytes(connections[using])
 
 

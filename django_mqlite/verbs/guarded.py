@@ -1,12 +1,13 @@
 """Guards for the parts of the ORM that would bypass the verbs. Each error names the verb to use."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from django.db import DEFAULT_DB_ALIAS, OperationalError, connections, models
+from django.db import DEFAULT_DB_ALIAS, models
 
 from ..conf import QUEUE_OPTIONS
-from ..store.sqlite.base import is_not_utf8, reading_any_text
+from .any_text import read_any_text
 
 M = TypeVar("M", bound=models.Model)
 
@@ -56,13 +57,7 @@ class GuardedQuerySet(models.QuerySet[M]):
     """A query set that refuses to create rows and to update columns that a rule depends on."""
 
     def _fetch_all(self) -> None:
-        try:
-            super()._fetch_all()
-        except OperationalError as error:
-            if not is_not_utf8(error):
-                raise
-            with reading_any_text(connections[self.db]):
-                super()._fetch_all()
+        read_any_text(self.db, super()._fetch_all)
 
     def create(self, **values: Any) -> NoReturn:
         _refuse_create(self.model, "objects.create()")
@@ -102,13 +97,8 @@ class GuardedModel(models.Model):
     ) -> None:
         """Reread the row, by default from the database of the instance and not from a replica."""
         using = using or self._state.db
-        try:
-            super().refresh_from_db(using, fields, from_queryset)
-        except OperationalError as error:
-            if not is_not_utf8(error):
-                raise
-            with reading_any_text(connections[using or DEFAULT_DB_ALIAS]):
-                super().refresh_from_db(using, fields, from_queryset)
+        reread = partial(super().refresh_from_db, using, fields, from_queryset)
+        read_any_text(using or DEFAULT_DB_ALIAS, reread)
 
 
 def _refuse_create(model: type[models.Model], how: str) -> NoReturn:
@@ -128,5 +118,5 @@ def _refuse_columns(model: type[models.Model], how: str, columns: Iterable[str])
 
 
 def _table_model_name(model: type[models.Model]) -> str:
-    """Return the name of the model that has the table, because the same rules hold for a proxy."""
+    """Return the name of the model that has the table, because its rules apply to a proxy too."""
     return (model._meta.concrete_model or model).__name__

@@ -62,7 +62,7 @@ HAS_DBSTAT = Statement("SELECT 1 FROM pragma_module_list() WHERE name = 'dbstat'
 
 
 def unused_bytes(connection: Connection) -> int | None:
-    """Return the unused bytes inside the pages of our tables; None if SQLite has no dbstat."""
+    """Return the unused bytes in the pages of the queue's tables; None if SQLite has no dbstat."""
     if HAS_DBSTAT.one(connection) is None:
         return None
     unused: int | None = UNUSED_BYTES.value(connection)

@@ -47,7 +47,7 @@ DECLARE_QUEUE = Statement(
 
 
 def declare_queue(connection: Connection, name: str, config: QueueConfig, *, now: int) -> bool:
-    """Create the queue or change its row to `config`; return whether anything was written.
+    """Create the queue or change its row to `config`; return True if a row was written.
 
     `paused` is not configuration: a paused queue stays paused.
     """

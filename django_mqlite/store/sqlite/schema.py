@@ -1,4 +1,4 @@
-"""The shape of the tables, comparable however a tool has formatted their SQL."""
+"""The schema of the tables as facts that do not depend on the formatting of their SQL."""
 
 import re
 from collections.abc import Iterator
@@ -29,11 +29,13 @@ class Fact(NamedTuple):
     """A fact about an object of the schema: a column, a constraint, the text of a trigger."""
 
     object: str
-    what: str
+    text: str
 
 
 def shape_of(driver: Any) -> frozenset[Fact]:
-    """Return the facts of the queue's tables, indexes and triggers; `driver` is the driver's.
+    """Return the facts of the queue's tables, indexes and triggers.
+
+    `driver` is a connection of the driver.
 
     More facts than expected are additions; a fact that is missing was changed or lost.
     """
@@ -60,11 +62,11 @@ def _facts(driver: Any, kind: str, name: str, sql: str) -> Iterator[Fact]:
         yield Fact(named, f"{own} REFERENCES {table} ({other}) ON DELETE {on_delete}")
     for (columns,) in driver.execute(UNIQUE, (name,)).fetchall():
         yield Fact(named, f"UNIQUE ({columns})")
-    yield from (Fact(named, what) for what in _facts_in_sql(sql))
+    yield from (Fact(named, text) for text in _facts_in_sql(sql))
 
 
 def _facts_in_sql(sql: str) -> Iterator[str]:
-    """Return the facts that no pragma reports: CHECK constraints and the kind of the table."""
+    """Yield the facts that no pragma reports: CHECK constraints and the kind of the table."""
     tokens = list(_tokens(sql))
     for place, word in enumerate(tokens):
         if word == "check":
@@ -74,7 +76,7 @@ def _facts_in_sql(sql: str) -> Iterator[str]:
 
 
 def _parenthesis(tokens: list[str]) -> Iterator[str]:
-    """Return the tokens up to the parenthesis that closes the first one."""
+    """Yield the tokens up to the parenthesis that closes the first one."""
     depth = 0
     for token in tokens:
         yield token
@@ -84,7 +86,7 @@ def _parenthesis(tokens: list[str]) -> Iterator[str]:
 
 
 def _tokens(sql: str) -> Iterator[str]:
-    """Return the tokens of a statement without comments, and names without their quotes."""
+    """Yield the tokens of a statement, without comments and without the quotes of names."""
     for token in TOKEN.findall(sql):
         if token.startswith(("--", "/*")):
             continue

@@ -364,7 +364,7 @@ def with_storage(monkeypatch, **facts):
 @pytest.mark.parametrize(
     ("facts", "id", "advice"),
     [
-        ({"wal_size": 2**28}, "large_wal", "look for long transactions"),
+        ({"wal_size": 2**28}, "large_wal", "end long transactions"),
         ({"size": 2**30, "free": 2**29}, "free_pages", "mqlite vacuum --full"),
         ({"size": 2**30, "free": 2**29, "incremental": True}, "free_pages", "mqlite vacuum`"),
         ({"size": 10**16}, "little_disk", "Free space"),

@@ -183,7 +183,7 @@ def test_limit_leaves_no_lease_behind(
     make_queue("default", retain_completed=3_600)
     enqueue_endless()
 
-    with pytest.raises(TooManyDeliveries, match="has made 1 deliveries"):
+    with pytest.raises(TooManyDeliveries, match="stopped after 1 deliveries"):
         drain("default", limit=1)
 
     assert not Message.objects.filter(state="locked").exists()
