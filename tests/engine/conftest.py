@@ -1,4 +1,6 @@
-"""Databases of the engine, whatever engine the suite runs on."""
+"""Databases of the engine, also if the suite runs on Django's own."""
+
+from contextlib import ExitStack
 
 import pytest
 
@@ -13,23 +15,19 @@ def _unblocked(django_db_blocker):
 
 @pytest.fixture
 def open_database(tmp_path):
-    """Opens databases by alias, files unless they are given another name; closes them."""
-    entered = []
+    """Open databases by alias, by default in files, and close them at the end."""
+    with ExitStack() as stack:
 
-    def enter(alias="engine", name=None, **options):
-        context = database(alias, name or tmp_path / f"{alias}.sqlite3", **options)
-        connection = context.__enter__()
-        entered.append(context)
-        return connection
+        def open_database(alias="engine", name=None, **options):
+            path = name or tmp_path / f"{alias}.sqlite3"
+            return stack.enter_context(database(alias, path, **options))
 
-    yield enter
-    for context in reversed(entered):
-        context.__exit__(None, None, None)
+        yield open_database
 
 
 @pytest.fixture
 def engine(open_database):
-    """A file with a table `t` of one column and a long timeout."""
+    """A database file with a table `t` of one column and a long timeout."""
     connection = open_database(timeout=60)
     execute(connection, "CREATE TABLE t (a)")
     return connection

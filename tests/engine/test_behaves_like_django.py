@@ -1,6 +1,6 @@
-"""What Django's own tests ask of its SQLite backend, asked of the engine.
+"""The engine behaves like Django's own SQLite backend.
 
-The suite runs on the engine as a whole; here is what it does not come by.
+The whole suite runs on the engine; these tests cover what the other tests do not use.
 """
 
 import asyncio
@@ -65,12 +65,12 @@ def library(engine):
     return author, book
 
 
-def test_the_vendor_stays_sqlite(engine):
+def test_vendor_is_sqlite(engine):
     assert (engine.vendor, engine.display_name) == ("sqlite", "SQLite")
     assert engine.ops.__class__.__module__ == "django.db.backends.sqlite3.operations"
 
 
-def test_every_type_comes_back_as_it_went_in(library):
+def test_value_of_every_type_is_stored_without_loss(library):
     author, book = library
     writer = author.objects.using("engine").create(name="A", born=dt.date(1900, 1, 2))
     values = {
@@ -85,14 +85,14 @@ def test_every_type_comes_back_as_it_went_in(library):
     }
 
     stored = book.objects.using("engine").create(author=writer, **values)
-    found = book.objects.using("engine").get(pk=stored.pk)
+    loaded = book.objects.using("engine").get(pk=stored.pk)
 
-    assert {name: getattr(found, name) for name in values} == values
+    assert {name: getattr(loaded, name) for name in values} == values
     assert author.objects.using("engine").get().born == dt.date(1900, 1, 2)
     assert book.objects.using("engine").get(facts__a__0=1, at__year=2026).pk == stored.pk
 
 
-def test_the_functions_django_brings_along_are_there(library):
+def test_djangos_sql_functions_are_available(library):
     author, _ = library
     for name in ("Ann", "Bob", "Böll"):
         author.objects.using("engine").create(name=name)
@@ -106,7 +106,7 @@ def test_the_functions_django_brings_along_are_there(library):
     assert names.annotate(n=models.functions.Length("name")).get(name="Böll").n == 4
 
 
-def test_a_percent_sign_and_many_parameters_are_taken(engine):
+def test_percent_signs_and_many_parameters_are_accepted(engine):
     assert execute(engine, "SELECT strftime('%Y', '2026-01-02')") == [("2026",)]
     assert execute(engine, "SELECT strftime('%%Y', %s)", ["2026-01-02"]) == [("2026",)]
     assert execute(engine, "SELECT %(a)s || '%%s' || %(a)s", {"a": "x"}) == [("x%sx",)]
@@ -117,7 +117,7 @@ def test_a_percent_sign_and_many_parameters_are_taken(engine):
     assert execute(engine, longer, many) == [(1,)]
 
 
-def test_rows_by_name_and_no_rows_at_all_can_be_inserted_at_once(engine):
+def test_executemany_takes_named_parameters_and_no_rows(engine):
     with engine.cursor() as cursor:
         cursor.executemany("INSERT INTO t VALUES (%(a)s)", ({"a": n} for n in range(3)))
         cursor.executemany("INSERT INTO t VALUES (%s)", iter([]))
@@ -132,7 +132,7 @@ def test_queries_are_logged_with_their_parameters(engine):
     assert engine.queries[-1]["sql"] == "SELECT 'it''s', 5"
 
 
-def test_nested_blocks_roll_back_by_themselves(engine):
+def test_nested_atomic_block_rolls_back_alone(engine):
     with transaction.atomic("engine"):
         execute(engine, "INSERT INTO t VALUES (1)")
         with suppress(RuntimeError), transaction.atomic("engine"):
@@ -147,19 +147,19 @@ def test_nested_blocks_roll_back_by_themselves(engine):
     assert execute(engine, "SELECT a FROM t") == [(1,)]
 
 
-def test_hooks_run_after_the_commit_and_not_after_a_rollback(engine):
-    told = []
+def test_on_commit_hooks_run_after_commit_and_not_after_rollback(engine):
+    calls = []
     with transaction.atomic("engine"):
-        transaction.on_commit(lambda: told.append("committed"), using="engine")
-        assert told == []
+        transaction.on_commit(lambda: calls.append("committed"), using="engine")
+        assert calls == []
     with suppress(RuntimeError), transaction.atomic("engine"):
-        transaction.on_commit(lambda: told.append("rolled back"), using="engine")
+        transaction.on_commit(lambda: calls.append("rolled back"), using="engine")
         raise RuntimeError
 
-    assert told == ["committed"]
+    assert calls == ["committed"]
 
 
-def test_without_autocommit_a_transaction_lasts_until_it_is_ended(engine):
+def test_transaction_without_autocommit_lasts_until_commit(engine):
     engine.set_autocommit(False)
     execute(engine, "INSERT INTO t VALUES (1)")
     engine.rollback()
@@ -171,7 +171,7 @@ def test_without_autocommit_a_transaction_lasts_until_it_is_ended(engine):
     assert not engine.connection.in_transaction
 
 
-def test_an_error_is_djangos_and_the_connection_goes_on(library, engine):
+def test_error_is_djangos_and_the_connection_stays_usable(library, engine):
     author, book = library
     author.objects.using("engine").create(name="A")
 
@@ -185,7 +185,7 @@ def test_an_error_is_djangos_and_the_connection_goes_on(library, engine):
     assert author.objects.using("engine").count() == 1
 
 
-def test_a_table_can_be_altered_and_keeps_its_rows_and_references(library, engine):
+def test_altered_table_keeps_its_rows_and_references(library, engine):
     author, book = library
     writer = author.objects.using("engine").create(name="A")
     book.objects.using("engine").create(author=writer)
@@ -205,7 +205,7 @@ def test_a_table_can_be_altered_and_keeps_its_rows_and_references(library, engin
     assert execute(engine, "PRAGMA foreign_keys") == [(1,)]
 
 
-def test_a_schema_is_not_edited_in_a_transaction_with_references_checked(engine):
+def test_schema_editor_refuses_a_transaction_with_foreign_keys(engine):
     with (
         transaction.atomic("engine"),
         pytest.raises(NotSupportedError, match="foreign key"),
@@ -214,7 +214,7 @@ def test_a_schema_is_not_edited_in_a_transaction_with_references_checked(engine)
         pass
 
 
-def test_a_row_that_refers_to_nothing_is_found(library, engine):
+def test_row_with_a_missing_reference_fails_the_check(library, engine):
     with engine.constraint_checks_disabled():
         execute(engine, "INSERT INTO django_mqlite_book (author_id, in_print) VALUES (99, 1)")
 
@@ -233,14 +233,14 @@ def test_tables_are_introspected(library, engine):
     assert [column.name for column in columns] == ["id", "name", "born"]
 
 
-def test_the_shell_is_sqlites(engine):
+def test_dbshell_runs_sqlite3(engine):
     arguments, environment = engine.client.settings_to_cmd_args_env(engine.settings_dict, ["-bail"])
 
     assert arguments == ["sqlite3", engine.settings_dict["NAME"], "-bail"]
     assert environment is None
 
 
-def test_a_cursor_can_be_read_piece_by_piece(engine):
+def test_cursor_can_be_read_in_parts(engine):
     with engine.cursor() as cursor:
         cursor.executemany("INSERT INTO t VALUES (%s)", [[n] for n in range(250)])
         cursor.execute("SELECT a FROM t ORDER BY a")
@@ -249,7 +249,7 @@ def test_a_cursor_can_be_read_piece_by_piece(engine):
         assert sum(1 for _ in cursor) == 247
 
 
-def test_coroutines_reach_it_through_threads(library):
+def test_coroutines_use_the_database_through_threads(library):
     author, _ = library
 
     async def work():
@@ -260,14 +260,14 @@ def test_coroutines_reach_it_through_threads(library):
                 author.objects.using("engine").update(name="changed")
 
         await sync_to_async(in_a_transaction)()
-        found = [one.name async for one in author.objects.using("engine")]
+        names = [writer.name async for writer in author.objects.using("engine")]
         await sync_to_async(connections.close_all)()
-        return found
+        return names
 
     assert asyncio.run(work()) == ["changed"]
 
 
-def test_memory_outlives_a_close(open_database):
+def test_memory_database_survives_close(open_database):
     memory = open_database(name=":memory:")
     execute(memory, "CREATE TABLE t (a)")
     memory.close()
@@ -275,43 +275,43 @@ def test_memory_outlives_a_close(open_database):
     assert execute(memory, "SELECT * FROM t") == []
 
 
-def test_memory_is_shared_with_threads_that_are_given_the_connection(open_database):
+def test_memory_database_can_be_shared_with_a_thread(open_database):
     memory = open_database(name="file:shared?mode=memory&cache=shared")
     execute(memory, "CREATE TABLE t (a)")
     memory.inc_thread_sharing()
-    seen = []
+    rows = []
 
     def read():
         connections["engine"] = memory
-        seen.extend(execute(connections["engine"], "SELECT count(*) FROM t"))
+        rows.extend(execute(connections["engine"], "SELECT count(*) FROM t"))
 
     thread = threading.Thread(target=read)
     thread.start()
     thread.join(60)
     memory.dec_thread_sharing()
 
-    assert seen == [(0,)]
+    assert rows == [(0,)]
 
 
 @pytest.mark.parametrize("name", [None, "tested.sqlite3"])
-def test_a_test_database_is_made_and_taken_away(open_database, tmp_path, monkeypatch, name):
+def test_test_database_is_created_and_destroyed(open_database, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     engine = open_database()
     engine.settings_dict["TEST"] = engine.settings_dict["TEST"] | {"NAME": name}
     before = engine.settings_dict["NAME"]
 
-    made = engine.creation._create_test_db(verbosity=0, autoclobber=True)
+    created = engine.creation._create_test_db(verbosity=0, autoclobber=True)
     engine.close()
-    engine.settings_dict["NAME"] = made
+    engine.settings_dict["NAME"] = created
     execute(engine, "CREATE TABLE made (a)")
     engine.creation.destroy_test_db(before, verbosity=0)
 
-    assert made == (name or "file:memorydb_engine?mode=memory&cache=shared")
+    assert created == (name or "file:memorydb_engine?mode=memory&cache=shared")
     assert [path.name for path in Path().iterdir()] == []
     assert engine.settings_dict["NAME"] == before
 
 
-def test_a_clone_has_what_is_still_in_the_wal(engine):
+def test_clone_contains_what_is_still_in_the_wal(engine):
     execute(engine, "INSERT INTO t VALUES (1)")
     path = engine.settings_dict["NAME"]
 
@@ -327,7 +327,7 @@ def test_a_clone_has_what_is_still_in_the_wal(engine):
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_memory_is_cloned_for_processes_however_they_start(
+def test_memory_database_is_cloned_for_any_start_method(
     open_database, tmp_path, monkeypatch, method
 ):
     monkeypatch.chdir(tmp_path)
@@ -346,7 +346,7 @@ def test_memory_is_cloned_for_processes_however_they_start(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_clone_is_kept_when_asked_to(engine):
+def test_clone_is_kept_with_keepdb(engine):
     engine.creation.clone_test_db("2", verbosity=0)
     execute(engine, "INSERT INTO t VALUES (1)")
 
@@ -358,7 +358,7 @@ def test_a_clone_is_kept_when_asked_to(engine):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_forked_process_opens_a_connection_of_its_own(engine):
+def test_forked_process_opens_its_own_connection(engine):
     execute(engine, "INSERT INTO t VALUES (1)")
     engine.close()
 
@@ -374,8 +374,8 @@ def test_a_forked_process_opens_a_connection_of_its_own(engine):
     assert execute(engine, "SELECT a FROM t") == [(1,), (2,)]
 
 
-def test_the_limits_that_were_compiled_in_are_the_ones_in_force(engine):
-    """Python's driver knows them itself, so there they can be compared."""
+def test_compiled_limit_equals_the_connections_limit(engine):
+    """Only Python's driver has getlimit(), so only there can they be compared."""
     if hasattr(Database.Connection, "getlimit"):
         assert compiled_limit(9) == engine.connection.getlimit(9)
         assert compiled_limit(2) == engine.connection.getlimit(2)
@@ -383,7 +383,7 @@ def test_the_limits_that_were_compiled_in_are_the_ones_in_force(engine):
         compiled_limit(99)
 
 
-def test_as_many_parameters_are_told_as_sqlite_takes(engine):
+def test_max_query_params_is_within_sqlites_limit(engine):
     limit = engine.connection.getlimit(9)
     assert engine.features.max_query_params <= limit
 

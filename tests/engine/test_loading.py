@@ -1,4 +1,4 @@
-"""Django's connection handler may load the engine before the apps are ready."""
+"""The engine can be loaded before the apps are ready, and imports only what it needs."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ settings.configure(
     DATABASES={"default": {"ENGINE": "django_mqlite.sqlite3", "NAME": ":memory:"}},
     INSTALLED_APPS=["django_mqlite"],
 )
-warnings.simplefilter("ignore")  # Django's, that this is discouraged
+warnings.simplefilter("ignore")  # Django discourages such a query
 with connections["default"].cursor() as cursor:
     assert cursor.execute("SELECT 1").fetchall() == [(1,)]
 assert not apps.ready
@@ -27,37 +27,29 @@ assert apps.ready
 """
 
 
-def test_it_works_before_the_apps_are_ready():
-    command = [sys.executable, "-c", BEFORE_THE_APPS]
-
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-    assert (done.returncode, done.stderr) == (0, "")
+def run_python(code):
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_the_sqlite_in_use_is_the_one_that_is_named(engine):
+def test_engine_works_before_the_apps_are_ready():
+    process = run_python(BEFORE_THE_APPS)
+
+    assert (process.returncode, process.stderr) == (0, "")
+
+
+def test_sqlite_in_use_returns_the_version_of_the_connection(engine):
     module, version = sqlite_in_use()
 
     assert module in ("sqlite3", "pysqlite3")
-    ((said,),) = execute(engine, "SELECT sqlite_version()")
-    assert said == ".".join(map(str, version))
+    assert execute(engine, "SELECT sqlite_version()") == [(".".join(map(str, version)),)]
     assert engine.get_database_version() == version
 
 
 def test_setup_of_a_web_process_imports_neither_rich_nor_psutil():
-    code = """
-import sys, django
-from django.conf import settings
-settings.configure(
-    DATABASES={"default": {"ENGINE": "django_mqlite.sqlite3", "NAME": ":memory:"}},
-    INSTALLED_APPS=["django_mqlite"],
-)
-django.setup()
+    process = run_python(f"""
+{BEFORE_THE_APPS}
 print("django_mqlite.models" in sys.modules, "rich" in sys.modules, "psutil" in sys.modules)
-"""
+""")
 
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-
-    assert done.stdout.split() == ["True", "False", "False"]
+    assert process.stdout.split() == ["True", "False", "False"], process.stderr

@@ -1,4 +1,4 @@
-"""Defaults under which many can write; every one can be overridden, and a wrong one is refused."""
+"""Options: defaults for many writers, ways to override them, and errors for invalid ones."""
 
 import sqlite3
 
@@ -6,6 +6,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, transaction
 
+from django_mqlite.conf import sqlite_options
 from tests.support.engines import execute
 
 WAL, FULL = "wal", 2
@@ -17,26 +18,26 @@ def pragma(connection, name):
     return value
 
 
-def begins(connection, monkeypatch):
-    """How the connection's transactions begin."""
+def begin_statement(connection):
+    """Return the statement that starts a transaction."""
     connection.force_debug_cursor = True
     with transaction.atomic("engine"):
         execute(connection, "SELECT 1")
     return next(query["sql"] for query in connection.queries if query["sql"].startswith("BEGIN"))
 
 
-def test_a_file_is_in_wal_mode_durable_and_its_wal_bounded(open_database, monkeypatch):
+def test_defaults_are_wal_full_synchronous_and_immediate(open_database):
     engine = open_database()
 
     assert pragma(engine, "journal_mode") == WAL
     assert pragma(engine, "synchronous") == FULL
     assert pragma(engine, "journal_size_limit") == LIMIT
     assert pragma(engine, "foreign_keys") == 1
-    assert begins(engine, monkeypatch) == "BEGIN IMMEDIATE"
+    assert begin_statement(engine) == "BEGIN IMMEDIATE"
     assert engine.connection.timeout == 5
 
 
-def test_each_default_can_be_overridden(open_database, monkeypatch):
+def test_every_default_can_be_overridden(open_database):
     engine = open_database(
         journal_mode="delete",
         synchronous="Normal",
@@ -51,27 +52,27 @@ def test_each_default_can_be_overridden(open_database, monkeypatch):
     assert pragma(engine, "journal_size_limit") == 4096
     assert pragma(engine, "cache_size") == -123
     assert pragma(engine, "temp_store") == 2
-    assert begins(engine, monkeypatch) == "BEGIN EXCLUSIVE"
+    assert begin_statement(engine) == "BEGIN EXCLUSIVE"
     assert engine.connection.timeout == 0.5
 
 
-def test_none_leaves_it_to_sqlite(open_database, monkeypatch):
+def test_none_leaves_the_choice_to_sqlite(open_database):
     engine = open_database(
         journal_mode=None, synchronous=None, journal_size_limit=None, transaction_mode=None
     )
 
     assert pragma(engine, "journal_mode") == "delete"
-    assert begins(engine, monkeypatch) == "BEGIN"
+    assert begin_statement(engine) == "BEGIN"
 
 
-def test_what_an_init_command_says_comes_last(open_database):
+def test_init_command_runs_after_the_other_options(open_database):
     engine = open_database(init_command="PRAGMA synchronous = OFF")
 
     assert pragma(engine, "synchronous") == 0
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"timeuot": 5}, "no option 'timeuot'; did you mean 'timeout'?"),
         ({"factory": sqlite3.Connection}, "no option 'factory'; known: "),
@@ -87,39 +88,37 @@ def test_what_an_init_command_says_comes_last(open_database):
         ({"journal_size_limit": "1MB"}, "a number of bytes, -1 or None, not '1MB'"),
     ],
 )
-def test_a_wrong_option_is_refused_by_name(open_database, options, said):
+def test_invalid_option_is_refused_by_name(open_database, options, message):
     engine = open_database(**options)
 
-    with pytest.raises(ImproperlyConfigured) as refused:
+    with pytest.raises(ImproperlyConfigured) as error:
         engine.ensure_connection()
 
-    assert said in str(refused.value)
-    assert "DATABASES['engine']['OPTIONS']" in str(refused.value)
+    assert message in str(error.value)
+    assert "DATABASES['engine']['OPTIONS']" in str(error.value)
 
 
-def test_sqlites_own_wait_stays_off_whatever_an_init_command_says(open_database):
+def test_busy_timeout_in_an_init_command_has_no_effect(open_database):
     engine = open_database(init_command="PRAGMA busy_timeout = 5000")
 
     assert pragma(engine, "busy_timeout") == 0
 
 
-def test_the_options_for_djangos_engine_do_as_well(open_database):
-    from django_mqlite.conf import sqlite_options  # noqa: PLC0415 - beside the one test
-
+def test_options_for_djangos_engine_are_accepted(open_database):
     engine = open_database(**sqlite_options(timeout=3, synchronous="NORMAL"))
 
     assert (pragma(engine, "journal_mode"), pragma(engine, "synchronous")) == (WAL, 1)
     assert engine.connection.timeout == 3
 
 
-def test_check_same_thread_is_warned_of_as_before(open_database):
+def test_check_same_thread_raises_djangos_warning(open_database):
     engine = open_database(check_same_thread=True)
 
     with pytest.warns(RuntimeWarning, match="check_same_thread"):
         engine.ensure_connection()
 
 
-def test_a_file_that_cannot_be_written_is_read_as_it_is(open_database, tmp_path):
+def test_read_only_file_keeps_its_journal_mode(open_database, tmp_path):
     path = tmp_path / "engine.sqlite3"
     with sqlite3.connect(path) as writable:
         writable.execute("CREATE TABLE t (a)")
@@ -133,7 +132,7 @@ def test_a_file_that_cannot_be_written_is_read_as_it_is(open_database, tmp_path)
         execute(engine, "INSERT INTO t VALUES (1)")
 
 
-def test_without_a_name_there_is_no_database(open_database):
+def test_database_without_a_name_is_refused(open_database):
     engine = open_database()
     engine.settings_dict["NAME"] = ""
 

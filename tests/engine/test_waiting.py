@@ -1,6 +1,7 @@
-"""Whoever has to wait for the write lock gets it in turn, or the usual error at its timeout."""
+"""Waiting for the write lock: writers get it in turn, or raise Django's error at the timeout."""
 
 from contextlib import closing, contextmanager
+from statistics import mean
 
 import pytest
 from django.db import IntegrityError, OperationalError, connections, transaction
@@ -19,14 +20,14 @@ INSERT = "INSERT INTO t VALUES (%s)"
 
 
 @contextmanager
-def another_writes(path, begin="BEGIN IMMEDIATE"):
-    """The write lock is taken, by a connection that does not queue up, as another process's."""
+def write_lock_of_another_process(path, begin="BEGIN IMMEDIATE"):
+    """Hold the write lock with a connection outside the writer queue, like another process."""
     with closing(Database.connect(path, isolation_level=None)) as other:
         other.execute(begin)
         yield other
 
 
-def name_of(connection):
+def path_of(connection):
     return connection.settings_dict["NAME"]
 
 
@@ -39,17 +40,17 @@ def in_transaction(value):
         execute(connections["engine"], INSERT, [value])
 
 
-def by_itself(value):
+def single_statement(value):
     execute(connections["engine"], INSERT, [value])
 
 
-def behind_a_comment(value):
-    execute(connections["engine"], f"/* who */ {INSERT}", [value])
+def after_a_comment(value):
+    execute(connections["engine"], f"/* comment */ {INSERT}", [value])
 
 
-def many(value):
+def many_rows(value):
     with connections["engine"].cursor() as cursor:
-        cursor.executemany(INSERT, ([each] for each in (value, value + 1)))
+        cursor.executemany(INSERT, [[value], [value + 1]])
 
 
 def script(value):
@@ -73,22 +74,21 @@ def without_autocommit(value):
 def deferred(value):
     connections["engine"].ensure_connection()
     connections["engine"].transaction_mode = None
-    with transaction.atomic("engine"):
-        execute(connections["engine"], INSERT, [value])
+    in_transaction(value)
 
 
 def deferred_with_a_savepoint(value):
     connections["engine"].ensure_connection()
     connections["engine"].transaction_mode = None
-    with transaction.atomic("engine"), transaction.atomic("engine"):
-        execute(connections["engine"], INSERT, [value])
+    with transaction.atomic("engine"):
+        in_transaction(value)
 
 
 WAYS = [
     in_transaction,
-    by_itself,
-    behind_a_comment,
-    many,
+    single_statement,
+    after_a_comment,
+    many_rows,
     script,
     driver,
     without_autocommit,
@@ -97,111 +97,116 @@ WAYS = [
 ]
 
 
+def assert_locked(error):
+    assert isinstance(error, OperationalError | Database.OperationalError)
+    assert str(error) == "database is locked"
+
+
+def wait_until_queued(connection):
+    wait_until(lambda: connection.connection.writer_queue._queue, "the writer to queue up")
+
+
 @pytest.mark.parametrize("write", WAYS)
-def test_a_writer_waits_for_another_process_and_then_gets_in(engine, write):
-    with another_writes(name_of(engine)) as other:
+def test_writer_waits_for_another_process(engine, write):
+    with write_lock_of_another_process(path_of(engine)) as other:
         thread = Running(write, 1)
         wait_until(lambda: engine.connection.writer_queue._inside, "the writer to try")
         assert stored(engine) == []
         other.execute("COMMIT")
         assert thread.end() is None
 
-    assert stored(engine) == ([1, 2] if write is many else [1])
+    assert stored(engine) == ([1, 2] if write is many_rows else [1])
 
 
 @pytest.mark.parametrize("write", WAYS)
-def test_a_writer_waits_for_another_thread_and_then_gets_in(engine, write):
+def test_writer_waits_for_another_thread(engine, write):
     with transaction.atomic("engine"):
         execute(engine, INSERT, [0])
         thread = Running(write, 1)
-        wait_until(lambda: engine.connection.writer_queue._queue, "the writer to queue up")
+        wait_until_queued(engine)
     assert thread.end() is None
 
-    assert stored(engine) == ([0, 1, 2] if write is many else [0, 1])
+    assert stored(engine) == ([0, 1, 2] if write is many_rows else [0, 1])
 
 
 @pytest.mark.parametrize("write", WAYS)
 @pytest.mark.parametrize("timeout", [0, 0.01])
-def test_a_wait_for_another_process_ends_at_the_timeout(open_database, write, timeout):
+def test_wait_for_another_process_ends_at_the_timeout(open_database, write, timeout):
     engine = open_database(timeout=timeout)
     execute(engine, "CREATE TABLE t (a)")
 
-    with another_writes(name_of(engine)):
-        error = Running(write, 1).end()
+    with write_lock_of_another_process(path_of(engine)):
+        assert_locked(Running(write, 1).end())
 
-    assert isinstance(error, OperationalError | Database.OperationalError)
-    assert str(error) == "database is locked"
     assert stored(engine) == []
-    assert Running(write, 1).end() is None  # and nobody is in the way afterwards
+    assert Running(write, 1).end() is None, "the writer that gave up is still in the queue"
 
 
 @pytest.mark.parametrize("write", WAYS)
-def test_a_wait_for_another_thread_ends_at_the_timeout(open_database, write):
+def test_wait_for_another_thread_ends_at_the_timeout(open_database, write):
     engine = open_database(timeout=0.01)
     execute(engine, "CREATE TABLE t (a)")
 
     with transaction.atomic("engine"):
-        error = Running(write, 1).end()
+        assert_locked(Running(write, 1).end())
 
-    assert isinstance(error, OperationalError | Database.OperationalError)
-    assert str(error) == "database is locked"
     assert Running(write, 1).end() is None
 
 
-def test_two_threads_that_take_two_databases_in_opposite_order_end_in_that_error(open_database):
-    for alias in ("one", "two"):
+def test_deadlock_over_two_databases_ends_at_the_timeout(open_database):
+    for alias in ("first", "second"):
         execute(open_database(alias, timeout=0.05), "CREATE TABLE t (a)")
     holds = []
 
     def take(first, second):
         with transaction.atomic(first):
             holds.append(first)
-            wait_until(lambda: len(holds) == 2, "the other to hold its first")
+            wait_until(lambda: len(holds) == 2, "the other thread to hold its first lock")
             with transaction.atomic(second):
                 execute(connections[second], INSERT, [1])
 
-    threads = [Running(take, "one", "two"), Running(take, "two", "one")]
+    threads = [Running(take, "first", "second"), Running(take, "second", "first")]
     errors = [thread.end() for thread in threads]
 
     assert any(isinstance(error, OperationalError) for error in errors)
     assert {str(error) for error in errors if error} == {"database is locked"}
 
 
-def test_a_thread_that_dies_in_a_transaction_lets_the_next_one_in(engine):
+def test_thread_that_dies_in_a_transaction_releases_the_lock(engine):
     def die():
         connections["engine"].set_autocommit(False)
         execute(connections["engine"], INSERT, [1])
-        del connections["engine"]  # as it goes with the thread
+        del connections["engine"]  # like the end of the thread
 
     Running(die).end()
 
-    by_itself(2)
+    single_statement(2)
     assert stored(engine) == [2]
 
 
-@pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
-def test_a_transaction_that_is_ended_by_hand_lets_the_next_one_in(engine, ending):
+@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
+def test_transaction_ended_with_sql_leaves_the_writer_queue(engine, statement):
     execute(engine, "BEGIN IMMEDIATE")
     execute(engine, INSERT, [1])
 
-    execute(engine, ending)
+    execute(engine, statement)
 
     assert engine.connection.writer_queue._inside is None
-    assert stored(engine) == ([1] if ending == "COMMIT" else [])
+    assert stored(engine) == ([1] if statement == "COMMIT" else [])
 
 
-def test_a_transaction_that_the_driver_ends_lets_those_in_who_wait(engine):
+def test_transaction_ended_by_the_driver_leaves_the_writer_queue(engine):
     with engine.connection:
         execute(engine, "BEGIN IMMEDIATE")
         execute(engine, INSERT, [1])
-        thread = Running(by_itself, 2)
-        wait_until(lambda: engine.connection.writer_queue._queue, "the writer to queue up")
+        thread = Running(single_statement, 2)
+        wait_until_queued(engine)
 
     assert thread.end() is None
     assert stored(engine) == [1, 2]
 
 
-def test_a_transaction_may_be_ended_in_another_thread(engine):
+def test_transaction_may_be_committed_in_another_thread(engine):
     engine.inc_thread_sharing()
     engine.set_autocommit(False)
     execute(engine, INSERT, [1])
@@ -210,17 +215,17 @@ def test_a_transaction_may_be_ended_in_another_thread(engine):
     engine.set_autocommit(True)
     engine.dec_thread_sharing()
 
-    assert Running(by_itself, 2).end() is None
+    assert Running(single_statement, 2).end() is None
     assert stored(engine) == [1, 2]
 
 
-def test_a_transaction_that_has_read_before_another_wrote_fails_at_once(engine):
-    """It could wait for ever: only the whole of it can be repeated."""
+def test_deferred_transaction_with_a_stale_read_fails_at_once(engine):
+    """Waiting cannot help: only the whole transaction can be repeated."""
     engine.transaction_mode = None
 
     with pytest.raises(OperationalError, match="database is locked"), transaction.atomic("engine"):
         stored(engine)
-        with another_writes(name_of(engine)) as other:
+        with write_lock_of_another_process(path_of(engine)) as other:
             other.execute("INSERT INTO t VALUES (7)")
             other.execute("COMMIT")
         execute(engine, INSERT, [1])
@@ -228,19 +233,19 @@ def test_a_transaction_that_has_read_before_another_wrote_fails_at_once(engine):
     assert stored(engine) == [7]
 
 
-def test_a_transaction_that_has_read_does_not_wait_for_a_writer(engine):
+def test_deferred_transaction_with_a_read_does_not_wait(engine):
     engine.transaction_mode = None
 
     with (
         pytest.raises(OperationalError, match="database is locked"),
-        another_writes(name_of(engine)),
+        write_lock_of_another_process(path_of(engine)),
         transaction.atomic("engine"),
     ):
         stored(engine)
         execute(engine, INSERT, [1])
 
 
-def test_readers_wait_for_nobody(engine):
+def test_reader_does_not_wait_for_a_writer(engine):
     with transaction.atomic("engine"):
         execute(engine, INSERT, [1])
 
@@ -250,22 +255,23 @@ def test_readers_wait_for_nobody(engine):
         assert Running(read).end() is None
 
 
-def test_without_wal_a_commit_waits_for_readers(open_database):
+def test_commit_without_wal_waits_for_readers(open_database):
     engine = open_database(timeout=60, journal_mode="DELETE")
     execute(engine, "CREATE TABLE t (a)")
 
-    with closing(Database.connect(name_of(engine), isolation_level=None)) as reader:
+    with closing(Database.connect(path_of(engine), isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM t").fetchall()
         thread = Running(in_transaction, 1)
-        wait_until(lambda: (f := name_of(engine)).with_name(f"{f.name}-journal").exists(), "it")
+        journal = path_of(engine).with_name(f"{path_of(engine).name}-journal")
+        wait_until(journal.exists, "the writer to start")
         reader.execute("COMMIT")
     assert thread.end() is None
 
     assert stored(engine) == [1]
 
 
-def test_an_error_in_the_middle_of_many_rows_is_told_and_nobody_is_in_the_way(engine):
+def test_error_in_executemany_leaves_the_writer_queue(engine):
     execute(engine, "CREATE TABLE u (a UNIQUE)")
 
     with pytest.raises(IntegrityError), engine.cursor() as cursor:
@@ -276,75 +282,75 @@ def test_an_error_in_the_middle_of_many_rows_is_told_and_nobody_is_in_the_way(en
     assert execute(engine, "PRAGMA busy_timeout") == [(0,)]
 
 
-def test_a_checkpoint_waits_for_readers_as_before(engine):
-    with closing(Database.connect(name_of(engine), isolation_level=None)) as reader:
+def test_checkpoint_waits_for_readers(engine):
+    with closing(Database.connect(path_of(engine), isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM t").fetchall()
         execute(engine, INSERT, [1])
-        asked = []
+        rows = []
         thread = Running(
-            lambda: asked.extend(execute(connections["engine"], "PRAGMA wal_checkpoint(TRUNCATE)"))
+            lambda: rows.extend(execute(connections["engine"], "PRAGMA wal_checkpoint(TRUNCATE)"))
         )
         reader.execute("COMMIT")
     thread.end()
 
-    assert asked[0][0] == 0  # not busy
+    assert rows[0][0] == 0, "the checkpoint was busy"
 
 
-def test_memory_that_is_shared_by_threads_is_written_in_turn(open_database):
+def test_threads_write_to_shared_memory_in_turn(open_database):
     memory = open_database(name="file:engine?mode=memory&cache=shared", timeout=60)
     execute(memory, "CREATE TABLE t (a)")
 
     with transaction.atomic("engine"):
         execute(memory, INSERT, [0])
         thread = Running(in_transaction, 1)
-        wait_until(lambda: memory.connection.writer_queue._queue, "the writer to queue up")
+        wait_until_queued(memory)
     assert thread.end() is None
 
     assert stored(memory) == [0, 1]
 
 
-def test_a_connection_that_threads_share_outlives_the_thread_that_opened_it(engine):
-    kept = []
+def test_shared_connection_outlives_the_thread_that_opened_it(engine):
+    shared = []
 
     def open_and_share():
         connection = connections["engine"]
         connection.inc_thread_sharing()
         execute(connection, INSERT, [1])
-        kept.append(connection)
+        shared.append(connection)
         del connections["engine"]
 
     Running(open_and_share).end()
 
-    assert stored(kept[0]) == [1]
-    kept[0].close()
+    assert stored(shared[0]) == [1]
+    shared[0].close()
 
 
-def own_wait(connection):
+def busy_timeout(connection):
     return execute(connection, "PRAGMA busy_timeout")[0][0]
 
 
 @pytest.mark.parametrize(
     ("mode", "expected"), [("WAL", 0), ("DELETE", 60_000), ("TRUNCATE", 60_000)]
 )
-def test_where_commits_wait_for_readers_sqlite_waits_itself(open_database, mode, expected):
-    """The commit of a RETURNING statement is at its last row, where nobody can try again."""
+def test_busy_timeout_is_set_only_without_wal(open_database, mode, expected):
+    """A RETURNING statement commits at its last row, where the engine cannot retry."""
     connection = open_database(timeout=60, journal_mode=mode)
     execute(connection, "CREATE TABLE t (a)")
 
-    assert own_wait(connection) == expected
+    assert busy_timeout(connection) == expected
     with connection.cursor() as cursor:
         cursor.executemany(INSERT, [(1,), (2,)])
-    assert own_wait(connection) == expected
+    assert busy_timeout(connection) == expected
 
 
-def test_whoever_has_waited_longest_tries_most_often_and_never_without_a_rest():
+def test_retry_interval_shrinks_with_the_time_waited():
     waits = [0, RAMP / 2, RAMP, 100 * RAMP]
     intervals = [[retry_interval(waited) for _ in range(1_000)] for waited in waits]
 
-    young, grown, after_ramp, ancient = (sum(each) / len(each) for each in intervals)
+    young, grown, after_ramp, ancient = map(mean, intervals)
     assert young > grown > after_ramp > 0
     assert min(intervals[0]) > max(intervals[2] + intervals[3])
     assert all(0 < interval < 2 * LONGEST_INTERVAL for interval in [*intervals[0], *intervals[3]])
     assert abs(after_ramp - ancient) < SHORTEST_INTERVAL / 2
-    assert len(set(intervals[3])) > 1, "writers in step would meet again and again"
+    assert len(set(intervals[3])) > 1, "writers with equal intervals would collide each time"

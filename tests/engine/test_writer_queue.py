@@ -1,4 +1,4 @@
-"""The threads of a process queue up in order, and nobody waits for the dead."""
+"""The threads of a process queue up in order; a thread that has died is skipped."""
 
 import os
 import time
@@ -14,18 +14,18 @@ class Writer:
     is_writing = True
 
 
-def soon():
+def in_a_minute():
     return time.monotonic() + 60
 
 
-def test_the_first_goes_in_at_once_and_may_come_again():
+def test_first_writer_enters_at_once_and_may_enter_again():
     writer_queue, writer = WriterQueue(), Writer()
 
     assert writer_queue.enter(writer, deadline=0)
     assert writer_queue.enter(writer, deadline=0)
 
 
-def test_another_waits_until_its_deadline():
+def test_second_writer_waits_until_its_deadline():
     writer_queue, inside, outside = WriterQueue(), Writer(), Writer()
     writer_queue.enter(inside, deadline=0)
 
@@ -35,15 +35,15 @@ def test_another_waits_until_its_deadline():
     assert writer_queue.enter(outside, deadline=0)
 
 
-def test_they_go_in_in_the_order_of_their_coming():
+def test_writers_enter_in_order_of_arrival():
     writer_queue, inside = WriterQueue(), Writer()
     writer_queue.enter(inside, deadline=0)
-    went_in = []
+    entered = []
 
     def wait(number):
         writer = Writer()
-        assert writer_queue.enter(writer, deadline=soon())
-        went_in.append(number)
+        assert writer_queue.enter(writer, deadline=in_a_minute())
+        entered.append(number)
         writer_queue.leave(writer)
 
     threads = []
@@ -55,10 +55,10 @@ def test_they_go_in_in_the_order_of_their_coming():
     for thread in threads:
         thread.join(60)
 
-    assert went_in == [0, 1, 2, 3, 4]
+    assert entered == [0, 1, 2, 3, 4]
 
 
-def test_one_that_has_died_is_not_inside():
+def test_writer_that_was_deleted_is_not_inside():
     writer_queue, dying = WriterQueue(), Writer()
     writer_queue.enter(dying, deadline=0)
 
@@ -67,21 +67,21 @@ def test_one_that_has_died_is_not_inside():
     assert writer_queue.enter(Writer(), deadline=0)
 
 
-def test_one_that_has_ended_without_leaving_lets_those_in_who_wait():
-    writer_queue, careless = WriterQueue(), Writer()
-    writer_queue.enter(careless, deadline=0)
+def test_writer_that_ended_without_leaving_is_not_inside():
+    writer_queue, ended = WriterQueue(), Writer()
+    writer_queue.enter(ended, deadline=0)
     waiting = Writer()
-    thread = Thread(target=writer_queue.enter, args=(waiting,), kwargs={"deadline": soon()})
+    thread = Thread(target=writer_queue.enter, args=(waiting,), kwargs={"deadline": in_a_minute()})
     thread.start()
     wait_until(lambda: writer_queue._queue, "the thread to queue up")
 
-    careless.is_writing = False
+    ended.is_writing = False
 
     thread.join(60)
     assert writer_queue._is_inside(waiting)
 
 
-def test_one_that_leaves_without_being_inside_waits_no_longer():
+def test_waiting_writer_that_leaves_is_not_in_the_queue():
     writer_queue, inside, impatient = WriterQueue(), Writer(), Writer()
     writer_queue.enter(inside, deadline=0)
     writer_queue.enter(impatient, deadline=0)
@@ -93,40 +93,29 @@ def test_one_that_leaves_without_being_inside_waits_no_longer():
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("name", "other", "is_same"),
     [
-        ("db.sqlite3", "db.sqlite3"),
-        ("db.sqlite3", "./x/../db.sqlite3"),
-        ("db.sqlite3", "file:db.sqlite3?mode=rw"),
-        ("a b.sqlite3", "file:a%20b.sqlite3"),
-        ("file:m?mode=memory&cache=shared", "file:m?mode=memory&cache=shared"),
+        ("db.sqlite3", "db.sqlite3", True),
+        ("db.sqlite3", "./x/../db.sqlite3", True),
+        ("db.sqlite3", "file:db.sqlite3?mode=rw", True),
+        ("a b.sqlite3", "file:a%20b.sqlite3", True),
+        ("file:m?mode=memory&cache=shared", "file:m?mode=memory&cache=shared", True),
+        ("a.sqlite3", "b.sqlite3", False),
+        (":memory:", ":memory:", False),
+        ("", "", False),
+        ("file::memory:", "file::memory:", False),
+        ("file:m?mode=memory", "file:m?mode=memory", False),
     ],
 )
-def test_names_of_one_database_have_one_writer_queue(one, other):
-    writer_queue = writer_queue_for(one)
+def test_writer_queue_is_shared_by_all_names_of_a_database(name, other, is_same):
+    writer_queue = writer_queue_for(name)
 
-    assert writer_queue_for(other) is writer_queue
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("a.sqlite3", "b.sqlite3"),
-        (":memory:", ":memory:"),
-        ("", ""),
-        ("file::memory:", "file::memory:"),
-        ("file:m?mode=memory", "file:m?mode=memory"),
-    ],
-)
-def test_names_of_different_databases_have_different_ones(one, other):
-    writer_queue = writer_queue_for(one)
-
-    assert writer_queue_for(other) is not writer_queue
+    assert (writer_queue_for(other) is writer_queue) is is_same
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_in_a_forked_process_nobody_is_inside():
+def test_forked_process_starts_with_an_empty_writer_queue():
     writer_queue, writer = writer_queue_for("forked.sqlite3"), Writer()
     writer_queue.enter(writer, deadline=0)
 
@@ -138,9 +127,9 @@ def test_in_a_forked_process_nobody_is_inside():
     assert not writer_queue.enter(Writer(), deadline=0)
 
 
-def test_a_writer_that_interrupts_its_own_thread_in_here_gets_its_turn():
-    """A signal handler or a finaliser may write at any moment."""
+def test_writer_that_interrupts_its_own_thread_can_enter():
+    """A signal handler or a finalizer may write at any time."""
     writer_queue = WriterQueue()
 
     with writer_queue._guard:
-        assert writer_queue.enter(Writer(), deadline=soon())
+        assert writer_queue.enter(Writer(), deadline=in_a_minute())

@@ -1,4 +1,4 @@
-"""Tasks to be enqueued by tests."""
+"""Tasks that the tests enqueue."""
 
 from functools import wraps
 from typing import Any
@@ -9,7 +9,7 @@ from django_mqlite.task_backend.compat import TaskContext, task
 from tests.support import odd_errors
 
 seen: list[Any] = []
-"""What tasks were called with, in order."""
+"""The arguments of calls, in order."""
 
 
 @task()
@@ -48,7 +48,7 @@ def one_or_two(first, second=None):
 
 
 def greeted(function):
-    """A decorator that gives the function an argument of its own."""
+    """Pass another argument to the function."""
 
     @wraps(function)
     def call(*args):
@@ -147,7 +147,7 @@ def not_a_task():
 
 
 def _hidden():
-    """A task that is bound under another name."""
+    """A task that is assigned to another name."""
 
 
 other_name = task()(_hidden)

@@ -1,6 +1,6 @@
-"""A queue for tasks, and a worker that has no process."""
+"""Queues for tasks, and workers without a process."""
 
-from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from django.test import TestCase
@@ -25,54 +25,73 @@ def tasks_queue(clock, make_queue):
 
 @pytest.fixture
 def unique_queue(clock, make_queue):
-    """The same with a window in which a repeat is told."""
+    """The same queue with a deduplication window."""
     return make_queue("default", dedup_window=600)
 
 
 @pytest.fixture
 def run_all():
-    """Everything that is due, with its retries; the number of attempts."""
+    """Run everything that is due, with its retries, and return the number of attempts."""
     return lambda: len(drain("default"))
 
 
 @pytest.fixture
 def run_once():
-    """One attempt, and no more."""
+    """Run one attempt of each task that is due."""
     return lambda: drain("default", retries=False)
 
 
 @pytest.fixture
+def finish(run_all):
+    """Enqueue a call, run all its attempts and return its result."""
+
+    def finish(task, /, *args, **kwargs):
+        result = task.enqueue(*args, **kwargs)
+        run_all()
+        result.refresh()
+        return result
+
+    return finish
+
+
+@pytest.fixture
 def message_of():
-    """The message that a result is of."""
+    """Return the message of a result."""
     return lambda result: Message.objects.get(message_id=result.id)
 
 
 @pytest.fixture
-def heard():
-    """The signals as they come: name, sender, and status and id of the result."""
-    told = []
+def sent():
+    """The signals sent so far: name, sender, and status and id of the result."""
+    sent = []
 
-    def hear(name):
+    def receiver(name):
         def receive(sender, task_result, **kwargs):
-            told.append((name, sender, str(task_result.status), task_result.id))
+            sent.append((name, sender, str(task_result.status), task_result.id))
 
         return receive
 
-    receivers = {name: hear(name) for name in ("task_enqueued", "task_started", "task_finished")}
+    receivers = {
+        name: receiver(name) for name in ("task_enqueued", "task_started", "task_finished")
+    }
     for name, receive in receivers.items():
         getattr(signals, name).connect(receive)
-    yield told
+    yield sent
     for name, receive in receivers.items():
         getattr(signals, name).disconnect(receive)
 
 
 @pytest.fixture
-def committed():
-    """A block whose on_commit callbacks are called at its end, as if it had been committed."""
+def commit():
+    """Run the on_commit callbacks of a block at its end."""
+    return partial(TestCase.captureOnCommitCallbacks, execute=True)
 
-    @contextmanager
-    def block():
-        with TestCase.captureOnCommitCallbacks(execute=True):
-            yield
 
-    return block
+@pytest.fixture
+def set_tasks(settings):
+    """Set entries of the default backend in TASKS, and further backends."""
+
+    def set_tasks(others=None, **entries):
+        settings.TASKS = {"default": {**settings.TASKS["default"], **entries}, **(others or {})}
+
+    return set_tasks

@@ -1,8 +1,8 @@
-"""A module whose import raises what no `except Exception` catches."""
+"""A module whose import raises an exception that `except Exception` does not catch."""
 
 
 class TheEnd(BaseException):
-    """Of everything, it thinks."""
+    """Derives from BaseException only."""
 
 
 raise TheEnd

@@ -1,4 +1,4 @@
-"""Arguments: an error at enqueue that names one, or what comes back is what went in."""
+"""Arguments: stored without loss, or refused at enqueue() with an error that names one."""
 
 import datetime as dt
 import enum
@@ -54,7 +54,7 @@ def endless():
     return value
 
 
-FAITHFUL = {
+UNCHANGED = {
     "None": None,
     "bool": True,
     "int": 2**70,
@@ -68,7 +68,7 @@ FAITHFUL = {
     "many": list(range(50_000)),
 }
 
-REFUSED = {
+UNSUPPORTED = {
     "datetime": (dt.datetime(2026, 1, 1, tzinfo=dt.UTC), r"pass \.isoformat\(\)"),
     "date": (dt.date(2026, 1, 1), r"pass \.isoformat\(\)"),
     "time": (dt.time(12), r"pass \.isoformat\(\)"),
@@ -84,125 +84,106 @@ REFUSED = {
     "enum": (Colour.RED, r"pass \.value"),
     "int enum": (Level.HIGH, r"pass \.value"),
     "choice": (Status.PAID, r"pass \.value"),
-    "ordered": (OrderedDict(a=1), "Unsupported type"),
-    "default": (defaultdict(list), "Unsupported type"),
+    "ordered": (OrderedDict(a=1), "change or refuse <class"),
+    "default": (defaultdict(list), "change or refuse <class"),
     "query": (QueryDict("a=1&a=2"), r"pass \.dict\(\)"),
-    "object": (object(), "Unsupported type"),
-    "function": (print, "Unsupported type"),
+    "object": (object(), "change or refuse <class"),
+    "function": (print, "change or refuse <class"),
 }
 
 BAD_VALUES = {
-    "nan": (math.nan, "is nan, which JSON does not have"),
-    "infinity": (-math.inf, "is -inf, which JSON does not have"),
-    "surrogate": ("\ud800", "surrogates? not allowed|lone surrogate|does not have"),
-    "digits": (10**5_000, "digits|does not have"),
+    "nan": (math.nan, "nan, which JSON does not have"),
+    "infinity": (-math.inf, "-inf, which JSON does not have"),
+    "surrogate": ("\ud800", r"'\\ud800', which JSON does not have"),
+    "digits": (10**5_000, "too many digits"),
     "deep": (nested(MAX_DEPTH + 1), f"nested more than {MAX_DEPTH} levels deep"),
     "endless": (endless(), f"nested more than {MAX_DEPTH} levels deep, or contains itself"),
 }
 
 
-@pytest.mark.parametrize("name", FAITHFUL)
-def test_what_json_has_comes_back_as_it_went_in(tasks_queue, run_all, name):
-    value = FAITHFUL[name]
-    result = calls.note.enqueue(value, key=value)
-    run_all()
+@pytest.mark.parametrize("name", UNCHANGED)
+def test_json_value_reaches_the_task_unchanged(tasks_queue, finish, name):
+    value = UNCHANGED[name]
+    result = finish(calls.note, value, key=value)
 
     assert calls.seen == [((value,), {"key": value})]
     assert type(calls.seen[0][0][0]) is type(value)
-    again = calls.note.get_result(result.id)
-    assert (again.args, again.kwargs) == ([value], {"key": value})
+    stored = calls.note.get_result(result.id)
+    assert (stored.args, stored.kwargs) == ([value], {"key": value})
 
 
-def test_what_a_template_has_rendered_comes_back_as_plain_text(tasks_queue, run_all):
-    calls.note.enqueue(mark_safe("<b>"))
-    run_all()
+def test_rendered_template_reaches_the_task_as_plain_str(tasks_queue, finish):
+    finish(calls.note, mark_safe("<b>"))
 
     (((text,), _),) = calls.seen
     assert (text, type(text)) == ("<b>", str)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", UNSUPPORTED)
 @pytest.mark.parametrize("inside", [False, True])
-def test_what_would_come_back_as_something_else_is_refused_by_name(tasks_queue, name, inside):
-    value, hint = REFUSED[name]
+def test_unsupported_value_is_refused_with_its_place_and_a_hint(tasks_queue, name, inside):
+    value, hint = UNSUPPORTED[name]
     value, place = ({"a": [0, value]}, r"\['a'\]\[1\]") if inside else (value, "")
 
-    with pytest.raises(TypeError, match=rf"^args\[1\]{place} is .*Unsupported type.*{hint}|{hint}"):
+    with pytest.raises(TypeError, match=rf"^args\[1\]{place} is (?s:.*){hint}"):
         calls.note.enqueue(1, value)
-    with pytest.raises(TypeError, match=rf"^argument 'when'{place} is .*"):
+    with pytest.raises(TypeError, match=rf"^argument 'when'{place} is (?s:.*){hint}"):
         calls.note.enqueue(1, when=value)
 
     assert not Message.objects.exists()
 
 
 @pytest.mark.parametrize("name", BAD_VALUES)
-def test_a_value_that_json_does_not_have_is_refused_by_name(tasks_queue, name):
-    value, why = BAD_VALUES[name]
+def test_value_that_json_lacks_is_refused_by_name(tasks_queue, name):
+    value, reason = BAD_VALUES[name]
 
-    with pytest.raises(ValueError, match=why) as refused:
+    with pytest.raises(ValueError, match=rf"^argument 'when'.* {reason}"):
         calls.note.enqueue(1, when=value)
 
-    assert "when" in str(refused.value)
     assert not Message.objects.exists()
 
 
 @pytest.mark.parametrize("key", [1, None, True, 1.5, (1, 2), Status.PAID], ids=repr)
-def test_a_key_that_is_no_text_is_refused_with_its_place(tasks_queue, key):
+def test_key_that_is_not_a_str_is_refused_with_its_place(tasks_queue, key):
     with pytest.raises(TypeError, match=r"^args\[0\]\['a'\] has the key .*not a str"):
         calls.note.enqueue({"a": {key: 1}})
 
 
-def test_a_megabyte_is_no_trouble(tasks_queue, run_all):
-    calls.note.enqueue("x" * 1_000_000)
-    run_all()
-
-    assert calls.seen == [(("x" * 1_000_000,), {})]
-
-
-def test_a_call_that_is_too_large_is_refused_and_its_largest_argument_named(tasks_queue):
-    with pytest.raises(MessageTooLarge) as refused:
+def test_call_that_is_too_large_names_its_largest_argument(tasks_queue):
+    with pytest.raises(MessageTooLarge) as error:
         calls.note.enqueue("x" * 1_000, page="x" * 2**20, title="x")
 
-    assert refused.value.__notes__ == ["The largest of the arguments is argument 'page'."]
+    assert error.value.__notes__ == ["The largest of the arguments is argument 'page'."]
     assert not Message.objects.exists()
 
 
 @pytest.mark.parametrize(
-    ("args", "kwargs"),
-    [((), {}), ((1, 2, 3), {}), ((1,), {"third": 3}), ((1,), {"first": 1})],
-    ids=repr,
+    ("task", "args", "kwargs"),
+    [
+        (calls.one_or_two, (), {}),
+        (calls.one_or_two, (1, 2, 3), {}),
+        (calls.one_or_two, (1,), {"third": 3}),
+        (calls.one_or_two, (1,), {"first": 1}),
+        (calls.with_context, ("x",), {"context": 1}),
+    ],
+    ids=["too few", "too many", "unknown name", "given twice", "context"],
 )
-def test_a_call_that_the_function_does_not_take_is_refused(tasks_queue, args, kwargs):
-    with pytest.raises(TypeError, match=r"one_or_two\(\) does not take these arguments: "):
-        calls.one_or_two.enqueue(*args, **kwargs)
+def test_call_that_does_not_match_the_signature_is_refused(tasks_queue, task, args, kwargs):
+    with pytest.raises(TypeError, match=rf"{task.name}\(\) does not take these arguments: "):
+        task.enqueue(*args, **kwargs)
 
 
-def test_a_decorator_may_call_its_function_with_other_arguments(tasks_queue, run_all):
-    result = calls.greet.enqueue("Ada")
-    run_all()
-
-    result.refresh()
-
-    assert result.return_value == "hello Ada"
+def test_decorated_task_has_the_signature_of_its_decorator(tasks_queue, finish):
+    assert finish(calls.greet, "Ada").return_value == "hello Ada"
 
 
-def test_the_name_of_an_argument_is_text(tasks_queue):
+def test_name_of_an_argument_must_be_a_str(tasks_queue):
     with pytest.raises(TypeError, match="kwargs has the key 1"):
         BACKEND.enqueue(calls.note, [], {1: 2})
 
 
-def test_the_context_is_not_the_callers_to_give(tasks_queue):
-    with pytest.raises(TypeError, match=r"does not take these arguments: .*'context'"):
-        calls.with_context.enqueue("x", context=1)
-
-
-def test_arguments_may_be_called_as_they_like(tasks_queue, run_all):
-    result = calls.named.enqueue(queue=1, task=2, delay=3, self=4)
-    run_all()
-
-    result.refresh()
-
-    assert result.return_value == [1, 2, 3, 4]
+def test_arguments_may_have_any_names(tasks_queue, finish):
+    assert finish(calls.named, queue=1, task=2, delay=3, self=4).return_value == [1, 2, 3, 4]
 
 
 JSON = st.recursive(
@@ -230,19 +211,15 @@ def encoded(value):
 
 
 @given(JSON)
-def test_every_json_value_is_taken(value):
+def test_json_value_is_always_accepted(value):
     assert json.loads(encoded(value)) == {"args": [value], "kwargs": {}}
 
 
 @given(ANYTHING)
-def test_whatever_is_taken_comes_back_the_same(value):
-    refused = None
+def test_any_value_is_encoded_without_loss_or_refused_by_name(value):
     try:
         body = encoded(value)
     except (TypeError, ValueError) as error:
-        refused = error
-    if refused is not None:
-        assert "args[0]" in str(refused)
-        return
-
-    assert json.loads(body) == {"args": [value], "kwargs": {}}
+        assert "args[0]" in str(error)  # noqa: PT017 - both outcomes are right
+    else:
+        assert json.loads(body) == {"args": [value], "kwargs": {}}

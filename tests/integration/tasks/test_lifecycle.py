@@ -1,4 +1,4 @@
-"""A task from its enqueueing to its result, as the framework's own backends have it."""
+"""A task from enqueue() to its result, with the behaviour of the framework's own backends."""
 
 import pickle
 from contextlib import suppress
@@ -25,14 +25,19 @@ from . import calls
 pytestmark = pytest.mark.django_db
 
 BACKEND = task_backends["default"]
+READY, RUNNING, FAILED, SUCCESSFUL = (
+    TaskResultStatus[name] for name in ("READY", "RUNNING", "FAILED", "SUCCESSFUL")
+)
+either_kind = pytest.mark.parametrize(
+    "task", [calls.note, calls.note_async], ids=["function", "coroutine"]
+)
 
 
-def ascii_start(value):
-    """What a parameter is called."""
-    return repr(value)[:10]
+def name_of(value):
+    return getattr(value, "name", "")
 
 
-def test_the_backend_can_do_all_that_the_framework_knows():
+def test_backend_supports_every_feature_of_the_framework():
     assert isinstance(BACKEND, MqliteBackend)
     assert BACKEND.supports_defer
     assert BACKEND.supports_async_task
@@ -40,11 +45,11 @@ def test_the_backend_can_do_all_that_the_framework_knows():
     assert BACKEND.supports_priority
 
 
-@pytest.mark.parametrize("task", [calls.note, calls.note_async], ids=["function", "coroutine"])
-def test_a_task_that_is_enqueued_is_ready(tasks_queue, clock, task):
+@either_kind
+def test_enqueued_task_is_ready(tasks_queue, clock, task):
     result = task.enqueue(1, two=3)
 
-    assert result.status == TaskResultStatus.READY
+    assert result.status == READY
     assert (result.args, result.kwargs) == ([1], {"two": 3})
     assert (result.enqueued_at, result.started_at, result.finished_at) == (clock.now, None, None)
     assert result.last_attempted_at is None
@@ -56,16 +61,15 @@ def test_a_task_that_is_enqueued_is_ready(tasks_queue, clock, task):
         assert result.return_value
 
 
-def test_the_backends_own_enqueue_takes_sequences_and_mappings(tasks_queue, run_all):
+def test_backend_enqueue_takes_sequences_and_mappings(tasks_queue, run_all):
     result = BACKEND.enqueue(calls.note, [1], {"two": 3})
-
     run_all()
 
     assert calls.seen == [((1,), {"two": 3})]
     assert result.args == [1]
 
 
-def test_a_task_can_be_enqueued_and_asked_for_in_async_code(tasks_queue, run_all):
+def test_async_code_can_enqueue_tasks_and_get_results(tasks_queue, run_all):
     async def enqueue():
         first = await calls.meaning_of_life.aenqueue()
         second = await BACKEND.aenqueue(calls.meaning_of_life, (), {})
@@ -74,23 +78,19 @@ def test_a_task_can_be_enqueued_and_asked_for_in_async_code(tasks_queue, run_all
     first, second = async_to_sync(enqueue)()
     run_all()
 
-    async def look():
+    async def get_result():
         await first.arefresh()
         return await calls.meaning_of_life.aget_result(second.id)
 
-    again = async_to_sync(look)()
-    assert [first.return_value, again.return_value] == [42, 42]
+    assert [async_to_sync(get_result)().return_value, first.return_value] == [42, 42]
 
 
-@pytest.mark.parametrize("task", [calls.note, calls.note_async], ids=["function", "coroutine"])
-def test_a_task_that_has_run_is_successful(tasks_queue, run_all, clock, task):
-    result = task.enqueue(1, two=3)
-    assert run_all() == 1
-
-    result.refresh()
+@either_kind
+def test_completed_task_is_successful(tasks_queue, finish, clock, task):
+    result = finish(task, 1, two=3)
 
     assert calls.seen == [((1,), {"two": 3})]
-    assert result.status == TaskResultStatus.SUCCESSFUL
+    assert result.status == SUCCESSFUL
     assert result.is_finished
     assert result.return_value is None
     assert result.enqueued_at <= result.started_at <= result.finished_at == clock.now
@@ -99,7 +99,7 @@ def test_a_task_that_has_run_is_successful(tasks_queue, run_all, clock, task):
 
 
 @pytest.mark.parametrize(
-    ("value", "kept"),
+    ("value", "stored"),
     [
         (42, 42),
         (None, None),
@@ -112,22 +112,19 @@ def test_a_task_that_has_run_is_successful(tasks_queue, run_all, clock, task):
     ],
     ids=ascii,
 )
-def test_what_a_task_returns_is_its_return_value(tasks_queue, run_all, monkeypatch, value, kept):
+def test_return_value_is_stored_as_json(tasks_queue, finish, monkeypatch, value, stored):
     monkeypatch.setattr(calls, "returned", value)
-    result = calls.give.enqueue()
 
-    run_all()
-
-    assert calls.give.get_result(result.id).return_value == kept
+    assert finish(calls.give).return_value == stored
 
 
-def test_a_running_task_is_running(tasks_queue, clock):
+def test_claimed_task_is_running(tasks_queue, clock):
     result = calls.note.enqueue()
     Message.objects.claim("default", worker="host:1")
 
     result.refresh()
 
-    assert result.status == TaskResultStatus.RUNNING
+    assert result.status == RUNNING
     assert (result.started_at, result.last_attempted_at) == (clock.now, clock.now)
     assert result.worker_ids == ["host:1"]
     assert not result.is_finished
@@ -142,17 +139,12 @@ def test_a_running_task_is_running(tasks_queue, clock):
         (calls.complex_error, ValueError, "raise ValueError(ValueError("),
         (calls.unprintable_error, calls.Unprintable, "Unprintable"),
     ],
-    ids=lambda value: getattr(value, "name", ""),
+    ids=name_of,
 )
-def test_a_task_that_fails_every_time_is_failed_with_each_error(
-    tasks_queue, run_all, task, error, text
-):
-    result = task.using(max_attempts=3).enqueue()
-    assert run_all() == 3
+def test_task_that_always_raises_is_failed_with_every_error(tasks_queue, finish, task, error, text):
+    result = finish(task.using(max_attempts=3))
 
-    result.refresh()
-
-    assert result.status == TaskResultStatus.FAILED
+    assert result.status == FAILED
     assert result.is_finished
     assert [failed.exception_class for failed in result.errors] == [error] * 3
     assert all(text in failed.traceback for failed in result.errors)
@@ -163,76 +155,64 @@ def test_a_task_that_fails_every_time_is_failed_with_each_error(
         assert result.return_value
 
 
-def test_an_interrupt_is_of_whoever_runs_the_task(tasks_queue, run_all):
+def test_keyboard_interrupt_propagates_from_drain(tasks_queue, run_all):
     calls.interrupt.enqueue()
 
     with pytest.raises(KeyboardInterrupt):
         run_all()
 
 
-def test_between_two_attempts_it_is_ready_again_and_says_what_went_wrong(tasks_queue, run_once):
+def test_task_waiting_for_a_retry_is_ready_and_has_errors(tasks_queue, run_once):
     result = calls.fail.enqueue()
     run_once()
 
     result.refresh()
 
-    assert result.status == TaskResultStatus.READY
-    assert result.attempts == 1
+    assert (result.status, result.attempts) == (READY, 1)
     assert [error.exception_class for error in result.errors] == [ValueError]
 
 
-def test_a_task_that_succeeds_at_last_keeps_its_errors(tasks_queue, run_all):
-    result = calls.fail.enqueue(2)
-    assert run_all() == 3
+def test_task_that_succeeds_after_retries_keeps_its_errors(tasks_queue, finish):
+    result = finish(calls.fail, 2)
 
-    result.refresh()
-
-    assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, "at last")
-    assert len(result.errors) == 2
-    assert result.attempts == 3
+    assert (result.status, result.return_value) == (SUCCESSFUL, "at last")
+    assert (result.attempts, len(result.errors)) == (3, 2)
 
 
-def test_a_task_that_rejects_itself_is_failed_at_once(tasks_queue, run_all):
-    result = calls.reject.enqueue()
-    assert run_all() == 1
+def test_task_that_raises_reject_is_failed_at_once(tasks_queue, finish):
+    result = finish(calls.reject)
 
-    result.refresh()
-
-    assert result.status == TaskResultStatus.FAILED
+    assert (result.status, result.attempts) == (FAILED, 1)
     assert "no user 7" in result.errors[0].traceback
 
 
-def test_a_task_may_say_when_it_is_to_be_retried(tasks_queue, run_once, clock, message_of):
+def test_task_that_raises_retry_chooses_its_delay(tasks_queue, run_once, clock, message_of):
     result = calls.retry.enqueue()
     run_once()
 
     assert message_of(result).visible_at == clock.now + timedelta(seconds=90)
 
 
-def test_a_redriven_task_is_ready_and_remembers_its_attempts(tasks_queue, run_all, message_of):
-    result = calls.fail.using(max_attempts=2).enqueue(2)
-    run_all()
+def test_redriven_task_is_ready_and_keeps_its_attempts(tasks_queue, finish, run_all, message_of):
+    result = finish(calls.fail.using(max_attempts=2), 2)
     DeadLetter.objects.redrive([message_of(result).pk])
 
     result.refresh()
-    assert result.status == TaskResultStatus.READY
+    assert result.status == READY
     assert (result.attempts, result.finished_at) == (2, None)
 
     assert run_all() == 1
     result.refresh()
-    assert (result.status, result.attempts) == (TaskResultStatus.SUCCESSFUL, 3)
+    assert (result.status, result.attempts) == (SUCCESSFUL, 3)
 
 
-def test_more_attempts_than_errors_that_are_kept_are_still_counted(tasks_queue, run_all):
-    result = calls.fail.using(max_attempts=25).enqueue()
-    run_all()
-
-    result.refresh()
+def test_attempts_are_counted_beyond_the_errors_that_are_kept(tasks_queue, finish):
+    result = finish(calls.fail.using(max_attempts=25))
 
     assert (result.attempts, len(result.errors)) == (25, 20)
 
 
-def test_a_task_whose_lease_runs_out_for_good_is_failed_with_the_reason(tasks_queue, clock):
+def test_task_with_an_expired_lease_fails_with_the_reason(tasks_queue, clock):
     result = calls.note.using(max_attempts=1).enqueue()
     Message.objects.claim("default", worker="host:1")
     clock.advance(30)
@@ -240,152 +220,142 @@ def test_a_task_whose_lease_runs_out_for_good_is_failed_with_the_reason(tasks_qu
 
     result.refresh()
 
-    assert result.status == TaskResultStatus.FAILED
-    assert result.worker_ids == ["host:1"]
+    assert (result.status, result.worker_ids) == (FAILED, ["host:1"])
     (error,) = result.errors
     assert error.exception_class.__name__ == "LeaseExpired"
     assert "neither settled nor renewed" in error.traceback
 
 
-def test_a_task_that_was_abandoned_with_a_text_has_an_error_class_that_exists(tasks_queue):
+def test_error_of_an_abandoned_task_has_an_existing_class(tasks_queue):
     result = calls.note.enqueue()
     (message,) = Message.objects.claim("default")
     message.abandon(error="the worker was stopped")
 
     result.refresh()
 
-    assert result.errors[0].exception_class.__name__ == "DeliveryFailed"
-    assert result.errors[0].traceback == "the worker was stopped"
+    (error,) = result.errors
+    assert error.exception_class.__name__ == "DeliveryFailed"
+    assert error.traceback == "the worker was stopped"
 
 
-def test_the_context_knows_the_attempt_and_the_result(tasks_queue, run_all):
-    result = calls.attempt.enqueue()
-    run_all()
-
-    result.refresh()
+def test_context_has_the_attempt_and_the_result(tasks_queue, finish):
+    result = finish(calls.attempt)
 
     assert calls.seen == [(1, result.id), (2, result.id), (3, result.id)]
     assert result.return_value == 3
 
 
-def test_the_context_comes_before_the_arguments(tasks_queue, run_all):
-    result = calls.with_context.enqueue("x")
-    run_all()
-
-    result.refresh()
+def test_context_is_passed_before_the_arguments(tasks_queue, finish):
+    result = finish(calls.with_context, "x")
 
     assert result.return_value == [result.id, "x"]
 
 
-# Its place in the caller's transaction
+# Transactions
 
 
 @pytest.mark.django_db(transaction=True)
-def test_enqueueing_commits_with_the_caller_or_not_at_all(tasks_queue):
+@pytest.mark.parametrize(
+    "enqueue", [calls.note.enqueue, async_to_sync(calls.note.aenqueue)], ids=["sync", "async"]
+)
+def test_enqueue_commits_or_rolls_back_with_the_caller(tasks_queue, enqueue):
     with transaction.atomic():
-        kept = calls.note.enqueue()
+        committed = enqueue()
     with pytest.raises(RuntimeError), transaction.atomic():
-        undone = calls.note.enqueue()
-        assert calls.note.get_result(undone.id).status == TaskResultStatus.READY
+        rolled_back = enqueue()
+        assert calls.note.get_result(rolled_back.id).status == READY
         raise RuntimeError
 
-    assert calls.note.get_result(kept.id).id == kept.id
+    assert calls.note.get_result(committed.id).id == committed.id
     with pytest.raises(TaskResultDoesNotExist):
-        calls.note.get_result(undone.id)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_aenqueue_joins_the_transaction_of_its_caller(tasks_queue):
-    with pytest.raises(RuntimeError), transaction.atomic():
-        undone = async_to_sync(calls.note.aenqueue)()
-        raise RuntimeError
-
-    with pytest.raises(TaskResultDoesNotExist):
-        calls.note.get_result(undone.id)
+        calls.note.get_result(rolled_back.id)
 
 
 @pytest.mark.skipif(django.VERSION < (6, 1), reason="tasks can be pickled from Django 6.1 on")
-def test_a_task_and_its_result_can_be_pickled(tasks_queue):
+def test_task_and_result_can_be_pickled(tasks_queue):
     result = calls.twice.using(priority=3).enqueue()
 
     assert pickle.loads(pickle.dumps(calls.twice)) == calls.twice
     assert pickle.loads(pickle.dumps(result)) == result
 
 
-# Results that are asked for
+# Results by id
 
 
-def test_a_result_is_found_by_its_id(tasks_queue):
+def test_task_and_backend_return_the_result_of_an_id(tasks_queue):
     result = calls.note.enqueue(1)
 
-    assert calls.note.get_result(result.id) == result
-    assert BACKEND.get_result(result.id) == result
+    assert calls.note.get_result(result.id) == BACKEND.get_result(result.id) == result
 
 
-@pytest.mark.parametrize("id", ["123", 456, "", "\0", "x" * 5_000, None], ids=ascii_start)
-def test_a_result_that_is_not_there_does_not_exist(tasks_queue, id):
-    with pytest.raises(TaskResultDoesNotExist):
-        calls.note.get_result(id)
-    with pytest.raises(TaskResultDoesNotExist):
-        async_to_sync(calls.note.aget_result)(id)
+@pytest.mark.parametrize(
+    "id", ["123", 456, "", "\0", "x" * 5_000, None], ids=lambda id: repr(id)[:10]
+)
+def test_result_of_an_unknown_id_does_not_exist(tasks_queue, id):
+    for get_result in (calls.note.get_result, async_to_sync(calls.note.aget_result)):
+        with pytest.raises(TaskResultDoesNotExist):
+            get_result(id)
 
 
-def test_a_result_is_found_by_the_index_of_ids(tasks_queue):
+def test_get_result_uses_the_index_of_ids(tasks_queue):
     with CaptureQueriesContext(connection) as queries, suppress(TaskResultDoesNotExist):
         calls.note.get_result("123")
-    (asked,) = queries
+    (query,) = queries
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN QUERY PLAN {asked['sql']}")
+        cursor.execute(f"EXPLAIN QUERY PLAN {query['sql']}")
         plan = [step for *_, step in cursor.fetchall()]
 
     assert plan == ["SEARCH mqlite_messages USING INDEX mqlite_messages_message_id (message_id=?)"]
 
 
-def test_a_plain_message_with_the_id_is_no_result(tasks_queue):
+def test_plain_message_with_the_id_is_not_a_result(tasks_queue):
     Message.objects.enqueue("default", {}, message_id="123")
 
     with pytest.raises(TaskResultDoesNotExist):
         calls.note.get_result("123")
 
 
-def test_the_result_of_another_task_does_not_match(tasks_queue):
+def test_result_of_another_task_does_not_match(tasks_queue):
     result = calls.note.enqueue()
+    task = calls.meaning_of_life
 
-    with pytest.raises(TaskResultMismatch, match="Task does not match"):
-        calls.meaning_of_life.get_result(result.id)
-    with pytest.raises(TaskResultMismatch, match="Task does not match"):
-        async_to_sync(calls.meaning_of_life.aget_result)(result.id)
+    for get_result in (task.get_result, async_to_sync(task.aget_result)):
+        with pytest.raises(TaskResultMismatch, match="Task does not match"):
+            get_result(result.id)
 
 
-@pytest.mark.parametrize(("after", "there"), [(timedelta(days=7), False), (6.9 * 86_400, True)])
-def test_a_result_is_kept_for_seven_days(tasks_queue, run_all, clock, after, there):
-    result = calls.note.enqueue()
-    run_all()
-    clock.advance(after)
+# Retention
+
+
+@pytest.mark.parametrize(("age", "exists"), [(timedelta(days=7), False), (6.9 * 86_400, True)])
+def test_result_is_kept_for_seven_days_by_default(tasks_queue, finish, clock, age, exists):
+    result = finish(calls.note)
+    clock.advance(age)
     sweeps.prune_completed("default", limit=10)
 
-    assert Message.objects.filter(message_id=result.id).exists() is there
+    assert Message.objects.filter(message_id=result.id).exists() is exists
 
 
-@pytest.mark.parametrize(
-    ("ttl", "kept_for"), [(60, 60), (timedelta(hours=1), 3_600), (0.5, 0.5), (0, None)]
-)
-def test_a_result_is_kept_as_long_as_the_options_say(
-    tasks_queue, run_all, clock, settings, ttl, kept_for
+@pytest.mark.parametrize(("ttl", "seconds"), [(60, 60), (timedelta(hours=1), 3_600), (0.5, 0.5)])
+def test_result_ttl_sets_how_long_results_are_kept(
+    tasks_queue, finish, set_tasks, message_of, ttl, seconds
 ):
-    options = {"QUEUES": [], "OPTIONS": {"RESULT_TTL": ttl}}
-    settings.TASKS = {"default": {**settings.TASKS["default"], **options}}
-    result = calls.note.enqueue()
-    run_all()
+    set_tasks(OPTIONS={"RESULT_TTL": ttl})
 
-    kept = Message.objects.filter(message_id=result.id).first()
+    message = message_of(finish(calls.note))
 
-    assert (kept and kept.kept_until - kept.finished_at) == (
-        None if kept_for is None else timedelta(seconds=kept_for)
-    )
+    assert message.kept_until - message.finished_at == timedelta(seconds=seconds)
 
 
-def test_plain_messages_of_the_same_queue_are_kept_as_the_queue_says(tasks_queue, run_all):
+def test_result_ttl_of_zero_keeps_no_result(tasks_queue, run_all, set_tasks):
+    set_tasks(OPTIONS={"RESULT_TTL": 0})
+    calls.note.enqueue()
+
+    assert run_all() == 1
+    assert not Message.objects.exists()
+
+
+def test_result_ttl_does_not_apply_to_plain_messages(tasks_queue, run_all):
     plain = Message.objects.enqueue("default", {})
     calls.note.enqueue()
     for message in Message.objects.claim("default"):
@@ -396,11 +366,11 @@ def test_plain_messages_of_the_same_queue_are_kept_as_the_queue_says(tasks_queue
     assert Message.objects.filter(state="completed").count() == 1
 
 
-# What it returns cannot be kept
+# Return values that cannot be stored
 
 
 @pytest.mark.parametrize(
-    ("task", "args", "why"),
+    ("task", "args", "reason"),
     [
         (calls.complex_value, (), "Unsupported type"),
         (calls.large_value, (2**20,), "over the limit of 1,048,576"),
@@ -408,28 +378,20 @@ def test_plain_messages_of_the_same_queue_are_kept_as_the_queue_says(tasks_queue
         (calls.number_keys, (), "keys in JSON are strings"),
         (calls.endless, (), "RecursionError"),
     ],
-    ids=lambda value: getattr(value, "name", ""),
+    ids=name_of,
 )
-def test_a_return_value_that_cannot_be_kept_fails_the_task_and_does_not_run_it_again(
-    tasks_queue, run_all, task, args, why, message_of
+def test_refused_return_value_fails_the_task_without_a_retry(
+    tasks_queue, finish, task, args, reason, message_of
 ):
-    result = task.enqueue(*args)
-    assert run_all() == 1
+    result = finish(task, *args)
 
-    result.refresh()
-
-    assert result.status == TaskResultStatus.FAILED
+    assert (result.status, result.attempts) == (FAILED, 1)
     (error,) = result.errors
     assert error.exception_class.__name__ == "ReturnValueRefused"
     assert issubclass(error.exception_class, TypeError)
-    assert why in error.traceback
+    assert reason in error.traceback
     assert message_of(result).dead_letter_reason == "ReturnValueRefused"
 
 
-def test_a_return_value_may_be_as_large_as_a_message(tasks_queue, run_all):
-    result = calls.large_value.enqueue(2**20 - 2)
-    run_all()
-
-    result.refresh()
-
-    assert len(result.return_value) == 2**20 - 2
+def test_return_value_may_be_as_large_as_a_message(tasks_queue, finish):
+    assert len(finish(calls.large_value, 2**20 - 2).return_value) == 2**20 - 2

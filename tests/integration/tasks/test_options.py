@@ -1,4 +1,4 @@
-"""What a task can say: the framework's options, those of messages, and where they are written."""
+"""Options of tasks: the framework's, those of messages, and where they are set."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -17,6 +17,7 @@ from django_mqlite.task_backend.compat import (
     TaskResultStatus,
     task,
 )
+from django_mqlite.task_backend.runner import run
 from django_mqlite.types import Abandonment
 from django_mqlite.verbs import sweeps
 from django_mqlite.worker.executor import Executor
@@ -29,10 +30,10 @@ pytestmark = pytest.mark.django_db
 LATER = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-# The framework's own
+# Options of the framework
 
 
-def test_a_higher_priority_goes_first(tasks_queue, run_all):
+def test_higher_priority_runs_first(tasks_queue, run_all):
     for priority in (0, -100, 100):
         calls.note.using(priority=priority).enqueue(priority)
     run_all()
@@ -41,12 +42,12 @@ def test_a_higher_priority_goes_first(tasks_queue, run_all):
 
 
 @pytest.mark.parametrize("priority", [-101, 101, 3.1])
-def test_a_priority_out_of_bounds_is_invalid(priority):
+def test_priority_out_of_range_is_invalid(priority):
     with pytest.raises(InvalidTask, match="whole number between -100 and 100"):
         calls.note.using(priority=priority)
 
 
-def test_a_task_is_enqueued_to_the_queue_it_names(tasks_queue, make_queue):
+def test_queue_name_sets_the_queue(tasks_queue, make_queue):
     make_queue("mails")
     result = calls.note.using(queue_name="mails").enqueue()
 
@@ -54,9 +55,9 @@ def test_a_task_is_enqueued_to_the_queue_it_names(tasks_queue, make_queue):
     assert calls.note.get_result(result.id).task.queue_name == "mails"
 
 
-def test_a_queue_that_the_backend_does_not_have_is_invalid(settings):
+def test_queue_name_that_the_backend_lacks_is_invalid(set_tasks):
     elsewhere = calls.note.using(queue_name="elsewhere")
-    settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": ["default"]}}
+    set_tasks(QUEUES=["default"])
 
     with pytest.raises(InvalidTask, match="Queue 'elsewhere' is not valid for backend"):
         calls.note.using(queue_name="elsewhere")
@@ -64,7 +65,7 @@ def test_a_queue_that_the_backend_does_not_have_is_invalid(settings):
         elsewhere.enqueue()
 
 
-def test_a_task_with_a_time_does_not_run_before_it(tasks_queue, run_all, clock):
+def test_run_after_delays_the_task(tasks_queue, run_all, clock):
     result = calls.note.using(run_after=LATER).enqueue()
 
     assert run_all() == 0
@@ -74,35 +75,35 @@ def test_a_task_with_a_time_does_not_run_before_it(tasks_queue, run_all, clock):
     assert run_all() == 1
 
 
-def test_the_result_remembers_the_task_as_it_was_enqueued(tasks_queue, run_once):
-    wanted = calls.fail.using(
+def test_result_has_the_task_as_it_was_enqueued(tasks_queue, run_once):
+    task = calls.fail.using(
         priority=7,
         run_after=datetime(2025, 1, 1, tzinfo=UTC),
         max_attempts=9,
         backoff=0.5,
         ttl=timedelta(days=1),
     )
-    result = wanted.enqueue()
-    run_once()  # it rests now, until a time of its own
+    result = task.enqueue()
+    run_once()  # the message now has the visible_at of its retry
 
-    assert result.task == wanted
-    assert calls.fail.get_result(result.id).task == wanted
+    assert result.task == task
+    assert calls.fail.get_result(result.id).task == task
 
 
-def test_a_naive_time_is_invalid():
+def test_naive_run_after_is_invalid():
     with pytest.raises(InvalidTask, match="aware"):
-        calls.note.using(run_after=datetime(2026, 1, 2))  # noqa: DTZ001 - that is what is refused
+        calls.note.using(run_after=datetime(2026, 1, 2))  # noqa: DTZ001 - naive on purpose
 
 
-def test_without_time_zones_a_naive_time_is_the_projects(tasks_queue, settings):
+def test_naive_run_after_is_in_the_projects_zone_without_use_tz(tasks_queue, settings):
     settings.USE_TZ = False
     settings.TIME_ZONE = "Europe/Berlin"
-    calls.note.using(run_after=datetime(2026, 1, 2)).enqueue()  # noqa: DTZ001 - see the name
+    calls.note.using(run_after=datetime(2026, 1, 2)).enqueue()  # noqa: DTZ001 - naive on purpose
 
     assert Message.objects.get().visible_at == datetime(2026, 1, 1, 23, tzinfo=UTC)
 
 
-def test_only_a_function_of_a_module_can_be_a_task():
+def test_task_must_be_a_function_of_a_module():
     def local():
         """In a function."""
 
@@ -111,12 +112,12 @@ def test_only_a_function_of_a_module_can_be_a_task():
             task()(function)
 
 
-def test_a_context_must_have_its_argument():
+def test_takes_context_needs_a_parameter_for_the_context():
     with pytest.raises(InvalidTask, match="takes context"):
         task(takes_context=True)(calls.meaning_of_life.func)
 
 
-def test_a_task_that_a_worker_would_not_find_is_refused_at_enqueue(tasks_queue, monkeypatch):
+def test_task_that_a_worker_cannot_import_is_refused_at_enqueue(tasks_queue, monkeypatch):
     with pytest.raises(InvalidTask, match=r"no task '.*\._hidden'.*name of its function"):
         calls.other_name.enqueue()
 
@@ -127,7 +128,7 @@ def test_a_task_that_a_worker_would_not_find_is_refused_at_enqueue(tasks_queue, 
     assert not Message.objects.exists()
 
 
-def test_a_task_that_another_one_hides_is_refused_at_enqueue(tasks_queue, monkeypatch):
+def test_task_hidden_by_another_is_refused_at_enqueue(tasks_queue, monkeypatch):
     first = calls.note
     monkeypatch.setattr(calls, "note", calls.bare)
 
@@ -135,49 +136,46 @@ def test_a_task_that_another_one_hides_is_refused_at_enqueue(tasks_queue, monkey
         first.enqueue()
 
 
-# Those of messages
+# Options of messages
 
 
-def test_max_attempts_bounds_the_attempts(tasks_queue, run_all):
+def test_max_attempts_limits_the_attempts(tasks_queue, run_all):
     calls.fail.using(max_attempts=2).enqueue()
 
     assert run_all() == 2
 
 
 @pytest.mark.parametrize("delivery", [1, 2, 3])
-def test_backoff_is_the_tasks_own_and_doubles(tasks_queue, clock, run_once, message_of, delivery):
+def test_backoff_doubles_with_each_failure(tasks_queue, clock, run_once, message_of, delivery):
     result = calls.fail.using(backoff=100).enqueue()
     for _ in range(delivery):
         run_once()
         message = message_of(result)
-        rest = (message.visible_at - clock.now).total_seconds()
-        clock.advance(rest)
+        delay = (message.visible_at - clock.now).total_seconds()
+        clock.advance(delay)
 
-    assert 50 * 2 ** (delivery - 1) <= rest <= 100 * 2 ** (delivery - 1)
+    assert 50 * 2 ** (delivery - 1) <= delay <= 100 * 2 ** (delivery - 1)
 
 
-def test_backoff_ends_at_an_hour_or_at_itself(tasks_queue, clock, run_once, message_of):
-    for backoff, most in ((3_000, 3_600), (7_200, 7_200)):
+def test_backoff_grows_to_an_hour_or_stays_above(tasks_queue, clock, run_once, message_of):
+    for backoff, limit in ((3_000, 3_600), (7_200, 7_200)):
         result = calls.fail.using(backoff=backoff).enqueue()
         overwrite(Message.objects.filter(message_id=result.id), delivery_count=7)
         run_once()
 
-        rest = (message_of(result).visible_at - clock.now).total_seconds()
-        assert most / 2 <= rest <= most
+        delay = (message_of(result).visible_at - clock.now).total_seconds()
+        assert limit / 2 <= delay <= limit
 
 
-def test_without_a_backoff_the_queues_is_asked(tasks_queue):
+def test_task_without_a_backoff_uses_the_queues(tasks_queue):
     calls.fail.enqueue()
     (message,) = Message.objects.claim("default")
-    handlers = Executor(handlers={}, using="default")
-    assert handlers.is_async(message) is False
-
-    from django_mqlite.task_backend.runner import run  # noqa: PLC0415 - beside what it is compared to
+    assert Executor(handlers={}, using="default").is_async(message) is False
 
     assert run(message).outcome == Abandonment()
 
 
-def test_a_group_is_worked_off_one_by_one_in_order(tasks_queue, run_once):
+def test_tasks_of_a_group_run_one_after_the_other(tasks_queue, run_once):
     grouped = calls.fail.using(group_id="customer-7")
     grouped.enqueue()
     second = calls.note.using(group_id="customer-7").enqueue()
@@ -185,16 +183,16 @@ def test_a_group_is_worked_off_one_by_one_in_order(tasks_queue, run_once):
 
     second.refresh()
 
-    assert calls.seen == ["fail"]  # the first rests, and the second waits for it
+    assert calls.seen == ["fail"]  # the first waits for its retry, and the second for the first
     assert second.task.group_id == "customer-7"
 
 
-def test_a_group_and_a_priority_contradict_each_other():
+def test_group_id_with_a_priority_is_invalid():
     with pytest.raises(InvalidTask, match="group_id cannot have a priority"):
         calls.note.using(group_id="g", priority=1)
 
 
-def test_a_task_whose_time_to_live_is_over_fails_without_an_attempt(tasks_queue, run_all, clock):
+def test_task_with_an_expired_ttl_fails_without_an_attempt(tasks_queue, run_all, clock):
     result = calls.note.using(ttl=60).enqueue()
     clock.advance(60)
     sweeps.expire("default", limit=10)
@@ -208,7 +206,7 @@ def test_a_task_whose_time_to_live_is_over_fails_without_an_attempt(tasks_queue,
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "options",
     [
         {"max_attempts": 0},
         {"max_attempts": 1.5},
@@ -220,121 +218,115 @@ def test_a_task_whose_time_to_live_is_over_fails_without_an_attempt(tasks_queue,
         {"message_id": 7},
         {"message_id": "x" * 1_025},
     ],
-    ids=lambda wrong: str(wrong)[:30],
+    ids=lambda options: str(options)[:30],
 )
-def test_a_wrong_option_is_invalid_and_named(wrong):
-    (name,) = wrong
+def test_invalid_option_is_refused_by_name(options):
+    (name,) = options
     with pytest.raises(InvalidTask, match=name):
-        calls.note.using(**wrong)
+        calls.note.using(**options)
 
 
-def test_an_option_that_there_is_not_is_refused():
+def test_unknown_option_is_refused_with_the_known_ones():
     with pytest.raises(TypeError, match=r"no option 'max_attempt'.*max_attempts"):
         calls.note.using(max_attempt=3)
 
 
-# Unique tasks
+# Unique calls
 
 
-def test_a_repeat_within_the_window_gives_back_the_first_result(unique_queue, run_all, clock):
+def test_repeated_call_within_the_window_returns_the_first_result(unique_queue, run_all, clock):
     unique = calls.meaning_of_life.using(message_id="report-2026-01-01")
     first = unique.enqueue()
-    again = unique.enqueue()
+    second = unique.enqueue()
 
-    assert (again.id, again) == ("report-2026-01-01", first)
+    assert (second.id, second) == ("report-2026-01-01", first)
     assert run_all() == 1
-    done = unique.enqueue()
-    assert (done.status, done.return_value) == (TaskResultStatus.SUCCESSFUL, 42)
+    finished = unique.enqueue()
+    assert (finished.status, finished.return_value) == (TaskResultStatus.SUCCESSFUL, 42)
 
     clock.advance(600)
     assert unique.enqueue().status == TaskResultStatus.READY
 
 
-def test_a_repeat_is_not_told_as_enqueued(unique_queue, heard, committed):
+def test_repeated_call_sends_no_task_enqueued(unique_queue, sent, commit):
     for _ in range(2):
-        with committed():
+        with commit():
             calls.note.using(message_id="a").enqueue()
 
-    assert [name for name, *_ in heard] == ["task_enqueued"]
+    assert [name for name, *_ in sent] == ["task_enqueued"]
 
 
-def test_the_same_id_for_another_call_is_a_conflict(unique_queue):
-    calls.note.using(message_id="a").enqueue(1)
-
-    with pytest.raises(DuplicateConflict):
-        calls.note.using(message_id="a").enqueue(2)
-
-
-def test_the_same_id_for_another_task_is_a_conflict(unique_queue, run_all):
-    first = calls.note.using(message_id="a").enqueue()
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: calls.note.using(message_id="a").enqueue(2),
+        lambda: calls.echo.using(message_id="a").enqueue(1),
+        lambda: enqueue("default", {"args": [], "kwargs": {}}, message_id="a"),
+    ],
+    ids=["arguments", "task", "message"],
+)
+def test_message_id_of_another_call_is_a_conflict(unique_queue, run_all, other):
+    first = calls.note.using(message_id="a").enqueue(1)
 
     with pytest.raises(DuplicateConflict, match="'a' with other data"):
-        calls.meaning_of_life.using(message_id="a").enqueue()
+        other()
 
-    assert calls.note.using(message_id="a").enqueue().id == first.id
+    assert calls.note.using(message_id="a").enqueue(1).id == first.id
     assert run_all() == 1
 
 
-def test_the_same_id_for_a_message_is_a_conflict(unique_queue):
-    calls.note.using(message_id="a").enqueue()
-
-    with pytest.raises(DuplicateConflict):
-        enqueue("default", {"args": [], "kwargs": {}}, message_id="a")
-
-
-def test_a_repeat_may_ask_for_another_time(unique_queue):
+def test_repeated_call_may_have_another_run_after(unique_queue):
     first = calls.note.using(message_id="a").enqueue(1)
 
-    again = calls.note.using(message_id="a", run_after=LATER).enqueue(1)
+    second = calls.note.using(message_id="a", run_after=LATER).enqueue(1)
 
-    assert again == first
+    assert second == first
 
 
-def test_a_repeat_of_what_is_kept_no_more_says_so(unique_queue, run_all, clock, settings):
-    options = {"QUEUES": [], "OPTIONS": {"RESULT_TTL": 0}}
-    settings.TASKS = {"default": {**settings.TASKS["default"], **options}}
+def test_repeated_call_without_a_kept_result_raises(unique_queue, run_all, set_tasks):
+    set_tasks(OPTIONS={"RESULT_TTL": 0})
     unique = calls.note.using(message_id="a")
     unique.enqueue()
     run_all()
 
-    with pytest.raises(TaskResultDoesNotExist, match=r"'a' was enqueued.*no longer kept"):
+    with pytest.raises(TaskResultDoesNotExist, match=r"'a' was already enqueued.*no longer kept"):
         unique.enqueue()
 
 
-def test_an_id_without_a_window_is_refused(tasks_queue):
+def test_message_id_without_a_dedup_window_is_refused(tasks_queue):
     with pytest.raises(InvalidTask, match=r"'default' has no dedup_window"):
         calls.note.using(message_id="a").enqueue()
 
     assert not Message.objects.exists()
 
 
-def test_a_window_does_not_take_two_calls_alike_for_one(unique_queue, run_all):
+def test_equal_calls_without_a_message_id_both_run(unique_queue, run_all):
     calls.note.enqueue(1)
     calls.note.enqueue(1)
 
     assert run_all() == 2
 
 
-# Where they are written
+# Where options are set
 
 
-def test_a_task_of_this_backend_is_one_of_ours():
+def test_task_decorator_returns_an_mqlite_task():
     assert isinstance(calls.note, MqliteTask)
 
 
-def test_the_options_of_the_function_are_the_tasks(tasks_queue, message_of, clock):
+def test_task_options_apply_to_the_message(tasks_queue, message_of, clock):
     message = message_of(calls.twice.enqueue())
 
     assert message.max_delivery_count == 2
     assert message.expires_at == clock.now + timedelta(hours=1)
 
 
-def test_using_wins_over_the_function(tasks_queue, message_of):
+def test_using_overrides_task_options(tasks_queue, message_of):
     assert message_of(calls.twice.using(max_attempts=9).enqueue()).max_delivery_count == 9
 
 
-def test_a_task_of_another_backend_keeps_them(tasks_queue, message_of, monkeypatch):
-    """As one is that was made before the settings changed, in a test say."""
+def test_task_options_apply_to_a_plain_task(tasks_queue, message_of, monkeypatch):
+    """A test may define a task before it changes TASKS."""
     plain = Task(
         func=calls.twice.func,
         priority=0,
@@ -348,12 +340,12 @@ def test_a_task_of_another_backend_keeps_them(tasks_queue, message_of, monkeypat
     assert message_of(plain.enqueue()).max_delivery_count == 2
 
 
-def test_options_are_written_below_the_task():
+def test_task_options_above_the_task_is_refused():
     with pytest.raises(TypeError, match="below @task"):
         task_options(max_attempts=2)(calls.note)
 
 
-def test_options_of_a_function_are_checked():
+def test_invalid_task_options_are_refused():
     with pytest.raises(InvalidTask, match="max_attempts"):
         task_options(max_attempts=0)
 
@@ -362,7 +354,7 @@ def define(**options):
     return task(**options)(calls.meaning_of_life.func)
 
 
-def test_the_decorator_takes_them_where_the_framework_lets_it():
+def test_task_decorator_takes_options_except_on_django_6_0():
     if django.VERSION[:2] == (6, 0):
         with pytest.raises(TypeError, match="max_attempts"):
             define(max_attempts=3)
@@ -373,10 +365,10 @@ def test_the_decorator_takes_them_where_the_framework_lets_it():
         define(max_attempts=0)
 
 
-# Many at once
+# Many calls
 
 
-def test_many_calls_are_enqueued_in_one_statement(tasks_queue, run_all):
+def test_enqueue_many_stores_all_calls_in_one_statement(tasks_queue, run_all):
     with CaptureQueriesContext(connection) as queries:
         results = calls.note.enqueue_many([Draft(number, key="x") for number in range(500)])
 
@@ -387,14 +379,14 @@ def test_many_calls_are_enqueued_in_one_statement(tasks_queue, run_all):
     assert calls.note.get_result(results[7].id).args == [7]
 
 
-def test_many_calls_are_told_when_they_are_committed(tasks_queue, heard, committed):
-    with committed():
+def test_enqueue_many_sends_task_enqueued_for_each_call(tasks_queue, sent, commit):
+    with commit():
         results = calls.note.enqueue_many([Draft(), Draft()])
 
-    assert [id for *_, id in heard] == [result.id for result in results]
+    assert [id for *_, id in sent] == [result.id for result in results]
 
 
-def test_one_bad_call_of_many_leaves_nothing_behind(tasks_queue):
+def test_enqueue_many_with_an_invalid_item_stores_nothing(tasks_queue):
     with pytest.raises(TypeError, match=r"args\[0\]"):
         calls.note.enqueue_many([Draft(1), Draft(object())])
     with pytest.raises(TypeError, match=r"takes objects of .*\.Draft, not 7"):
@@ -403,11 +395,11 @@ def test_one_bad_call_of_many_leaves_nothing_behind(tasks_queue):
     assert not Message.objects.exists()
 
 
-def test_no_calls_are_no_trouble(tasks_queue):
+def test_enqueue_many_of_nothing_returns_an_empty_list(tasks_queue):
     assert calls.note.enqueue_many([]) == []
 
 
-def test_many_calls_in_a_queue_with_a_window(unique_queue):
+def test_enqueue_many_in_a_queue_with_a_dedup_window(unique_queue):
     assert len(calls.note.enqueue_many([Draft(1), Draft(1)])) == 2
     assert Queue.objects.get().dedup_window_ms
     with pytest.raises(InvalidTask, match="cannot use a message_id"):

@@ -1,4 +1,4 @@
-"""TASKS alone is enough: queues are made, served and checked."""
+"""TASKS: its queues are created, served and checked."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ BACKEND = "django_mqlite.task_backend.MqliteBackend"
 
 @pytest.fixture
 def use(settings):
-    """Sets TASKS to one backend with these entries, or to what is given."""
+    """Set TASKS to one backend with these entries, or to the given value."""
 
     def use(tasks=None, **entries):
         settings.TASKS = tasks or {"default": {"BACKEND": BACKEND, **entries}}
@@ -39,14 +39,14 @@ def use(settings):
     return use
 
 
-def found(ids=("mqlite.E005", "mqlite.E006", "mqlite.W012")):
+def checks(ids=("mqlite.E005", "mqlite.E006", "mqlite.W012")):
     return [(check.id, check.msg) for check in run_checks() if check.id in ids]
 
 
 # Queues
 
 
-def test_migrate_makes_the_queues_that_tasks_name(use):
+def test_migrate_creates_the_queues_of_tasks(use):
     use(QUEUES=["mails", "reports"])
 
     call_command("migrate", verbosity=0)
@@ -54,7 +54,7 @@ def test_migrate_makes_the_queues_that_tasks_name(use):
     assert set(Queue.objects.values_list("name", flat=True)) >= {"mails", "reports"}
 
 
-def test_without_queues_it_is_the_frameworks_default(use):
+def test_queues_default_to_the_frameworks(use):
     use()
 
     Queue.objects.sync()
@@ -63,7 +63,7 @@ def test_without_queues_it_is_the_frameworks_default(use):
     assert calls.note.enqueue().status == "READY"
 
 
-def test_a_queue_that_is_declared_as_well_is_as_it_is_declared(use, settings):
+def test_queue_that_is_also_declared_has_its_declared_options(use, settings):
     use(QUEUES=["mails"])
     settings.MQLITE = {"QUEUES": {"mails": {"lock_duration": 99}}}
 
@@ -72,7 +72,7 @@ def test_a_queue_that_is_declared_as_well_is_as_it_is_declared(use, settings):
     assert Queue.objects.get().lock_duration == timedelta(seconds=99)
 
 
-def test_a_queue_that_is_there_is_left_as_it_is(use, make_queue):
+def test_sync_does_not_change_an_existing_queue_of_tasks(use, make_queue):
     make_queue("mails", lock_duration=99)
     use(QUEUES=["mails"])
 
@@ -81,20 +81,20 @@ def test_a_queue_that_is_there_is_left_as_it_is(use, make_queue):
     assert Queue.objects.get().lock_duration == timedelta(seconds=99)
 
 
-def test_a_worker_serves_the_queues_of_tasks_by_default(use, make_queue):
+def test_worker_serves_the_queues_of_tasks_by_default(use, make_queue):
     for name in ("jobs", "mails", "others"):
         make_queue(name)
     use(QUEUES=["mails"])
-    found = {"jobs": Handler(queue="jobs", function=print)}
+    handlers = {"jobs": Handler(queue="jobs", function=print)}
 
-    assert served_queues("default", found, (), ()) == ("jobs", "mails")
-    assert served_queues("default", found, ["mails"], ()) == ("mails",)
-    assert served_queues("default", found, (), ["mails"]) == ("jobs",)
+    assert served_queues("default", handlers, (), ()) == ("jobs", "mails")
+    assert served_queues("default", handlers, ["mails"], ()) == ("mails",)
+    assert served_queues("default", handlers, (), ["mails"]) == ("jobs",)
     with pytest.raises(NotReady, match=r"'others' has no handler.*QUEUES of a tasks backend"):
-        served_queues("default", found, ["others"], ())
+        served_queues("default", handlers, ["others"], ())
 
 
-def test_the_queues_of_every_entry_with_this_backend_count(use):
+def test_queues_of_every_entry_with_this_backend_are_served(use):
     use(
         {
             "default": {"BACKEND": BACKEND, "QUEUES": ["a"]},
@@ -106,14 +106,14 @@ def test_the_queues_of_every_entry_with_this_backend_count(use):
     assert queues_of_kinds() == {"a", "b"}
 
 
-def test_with_empty_queues_each_declared_one_is_a_tasks_queue(use, settings):
+def test_empty_queues_serve_every_declared_queue(use, settings):
     use(QUEUES=[])
     settings.MQLITE = {"QUEUES": {"mails": {}, "reports": {}}}
 
     assert queues_of_kinds() == {"mails", "reports"}
 
 
-def test_two_entries_share_a_queue_and_each_has_its_own_options(use, make_queue, run_all):
+def test_entries_that_share_a_queue_have_their_own_options(use, make_queue, run_all, message_of):
     make_queue("default")
     use(
         {
@@ -124,29 +124,22 @@ def test_two_entries_share_a_queue_and_each_has_its_own_options(use, make_queue,
     results = [calls.note.using(backend=alias).enqueue() for alias in ("default", "brief")]
     run_all()
 
-    kept = []
+    stored = []
     for result in results:
         result.refresh()
-        (row,) = message_times(result)
-        kept.append((result.backend, result.task.backend, row))
-    assert kept == [
+        message = message_of(result)
+        kept_for = message.kept_until - message.finished_at
+        stored.append((result.backend, result.task.backend, kept_for))
+    assert stored == [
         ("default", "default", timedelta(days=7)),
         ("brief", "brief", timedelta(minutes=1)),
     ]
 
 
-def message_times(result):
-    from django_mqlite.models import Message  # noqa: PLC0415 - for this one question
-
-    for message in Message.objects.filter(message_id=result.id):
-        yield message.kept_until - message.finished_at
-
-
 # Loading
 
 
-def enqueue_async(calls_):
-    return async_to_sync(calls.note.aenqueue_many)(calls_)
+enqueue_many_async = async_to_sync(calls.note.aenqueue_many)
 
 
 def dummy():
@@ -154,46 +147,43 @@ def dummy():
     return f"{package}.{'tasks.' if package == 'django' else ''}backends.dummy.DummyBackend"
 
 
-def test_the_backend_is_loaded_when_the_app_is_ready():
-    """In a process of its own: here it is loaded already."""
-    code = (
+def run_python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_backend_is_loaded_when_the_app_is_ready():
+    process = run_python(
         "import django; django.setup(); from django_mqlite.handlers import _kinds; print(*_kinds)"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "application/vnd.django-mqlite.task+json"
+    assert process.stdout.strip() == "application/vnd.django-mqlite.task+json", process.stderr
 
 
-def test_without_a_framework_it_is_said_what_to_install():
-    """Django 6.0 and later bring theirs along, and need no package."""
-    code = (
+def test_missing_framework_names_the_package_to_install():
+    """Django 6.0 and later include the framework and need no package."""
+    process = run_python(
         "import sys; sys.modules['django_tasks'] = None; "
         "from django.conf import settings; settings.configure(); "
         "import django_mqlite.task_backend"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
     if django.VERSION >= (6, 0):
-        assert done.returncode == 0, done.stderr
+        assert process.returncode == 0, process.stderr
     else:
-        assert "ImproperlyConfigured: Tasks need Django 6.0 or later, or" in done.stderr
-        assert 'pip install "django-mqlite[django-tasks]"' in done.stderr
+        assert "ImproperlyConfigured: Tasks need Django 6.0 or later, or" in process.stderr
+        assert 'pip install "django-mqlite[django-tasks]"' in process.stderr
 
 
-@pytest.mark.skipif(django.VERSION >= (6, 0), reason="Django brings its own framework")
-def test_django_tasks_is_taken_with_either_name_of_its_error():
-    code = (
+@pytest.mark.skipif(django.VERSION >= (6, 0), reason="Django includes the framework")
+def test_django_tasks_may_use_either_name_of_its_error():
+    process = run_python(
         "from django.conf import settings; settings.configure(); "
         "import django_tasks.exceptions as e; e.InvalidTask = e.InvalidTaskError; "
         "del e.InvalidTaskError; from django_mqlite.task_backend import backend, compat; "
         "assert compat.InvalidTask is backend.InvalidTask is e.InvalidTask"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 BROKEN = {
@@ -205,7 +195,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("entry", BROKEN.values(), ids=BROKEN)
-def test_broken_other_entry_of_tasks_stops_nothing_of_ours(use, run_all, entry):
+def test_broken_entry_of_tasks_does_not_affect_other_entries(use, run_all, entry):
     use({"default": {"BACKEND": BACKEND, "QUEUES": ["mails"]}, "other": entry})
 
     imported_backends()
@@ -217,19 +207,21 @@ def test_broken_other_entry_of_tasks_stops_nothing_of_ours(use, run_all, entry):
     assert [delivery.state for delivery in deliveries] == ["completed"]
 
 
-def test_broken_entry_of_tasks_is_left_to_framework(settings):
+def test_broken_entry_of_tasks_raises_the_frameworks_error(settings):
     settings.TASKS = {"default": {"BACKEND": "no.such.Backend"}}
 
     with pytest.raises(ImproperlyConfigured, match="Could not find backend"):
         task_backends["default"]
 
 
-@pytest.mark.parametrize("run", [calls.note.enqueue_many, enqueue_async])
-def test_many_calls_go_to_swapped_backend_one_by_one(use, run):
+@pytest.mark.parametrize(
+    "enqueue_many", [calls.note.enqueue_many, enqueue_many_async], ids=["sync", "async"]
+)
+def test_enqueue_many_calls_another_backend_for_each_draft(use, enqueue_many):
     task = calls.note
     use({"default": {"BACKEND": dummy()}})
 
-    results = run([Draft(1), Draft(2, named=3)])
+    results = enqueue_many([Draft(1), Draft(2, named=3)])
 
     assert [(result.args, result.kwargs) for result in results] == [([1], {}), ([2], {"named": 3})]
     assert [result.task for result in results] == [task, task]
@@ -246,7 +238,7 @@ def not_installed(use, settings):
     return backend
 
 
-def test_backend_of_app_that_is_not_installed_is_an_error(not_installed):
+def test_backend_without_the_installed_app_is_an_error(not_installed):
     (error,) = not_installed.check()
 
     assert error.id == "mqlite.E008"
@@ -262,7 +254,7 @@ def test_backend_of_app_that_is_not_installed_is_an_error(not_installed):
     ],
     ids=["enqueue", "enqueue_many", "get_result"],
 )
-def test_task_of_app_that_is_not_installed_says_what_to_do(not_installed, act):
+def test_task_without_the_installed_app_raises_with_the_fix(not_installed, act):
     with pytest.raises(ImproperlyConfigured, match="Add 'django_mqlite' to INSTALLED_APPS"):
         act()
 
@@ -270,29 +262,29 @@ def test_task_of_app_that_is_not_installed_says_what_to_do(not_installed, act):
 # Checks
 
 
-def test_good_settings_have_nothing_to_be_said_about(use):
+def test_valid_settings_pass_the_checks(use):
     use(QUEUES=["mails", "reports"], OPTIONS={"RESULT_TTL": timedelta(days=1)})
 
-    assert found() == []
+    assert checks() == []
 
 
 @pytest.mark.parametrize(
-    ("ttl", "why"),
+    ("ttl", "reason"),
     [(-1, "must be not negative"), ("1d", "must be a timedelta or a number of seconds")],
 )
-def test_a_result_ttl_that_is_none_is_an_error_with_its_place(use, ttl, why):
+def test_invalid_result_ttl_is_an_error_with_its_place(use, ttl, reason):
     backend = use(OPTIONS={"RESULT_TTL": ttl})
 
-    ((id, said),) = found()
+    ((id, message),) = checks()
 
     assert id == "mqlite.E005"
-    assert said.startswith("TASKS['default']['OPTIONS']['RESULT_TTL']")
-    assert why in said
+    assert message.startswith("TASKS['default']['OPTIONS']['RESULT_TTL']")
+    assert reason in message
     with pytest.raises(ImproperlyConfigured, match="RESULT_TTL"):
         assert backend.result_ttl_ms
 
 
-def test_an_unknown_option_is_an_error_with_the_one_that_was_meant(use):
+def test_unknown_option_is_an_error_with_a_suggestion(use):
     backend = use(OPTIONS={"RESULTS_TTL": 1})
 
     (error,) = backend.check()
@@ -304,51 +296,50 @@ def test_an_unknown_option_is_an_error_with_the_one_that_was_meant(use):
 
 
 @pytest.mark.parametrize("name", ["my mails", "", "é", 7])
-def test_a_name_that_no_queue_can_have_is_an_error(use, name):
+def test_invalid_queue_name_is_an_error(use, name):
     use(QUEUES=[name])
 
-    ((id, said),) = found()
+    ((id, message),) = checks()
 
-    assert (id, "Invalid queue name" in said) == ("mqlite.E006", True)
+    assert (id, "Invalid queue name" in message) == ("mqlite.E006", True)
 
 
-def test_a_window_that_outlives_the_results_is_a_warning(use, settings):
+def test_dedup_window_longer_than_results_are_kept_is_a_warning(use, settings):
     use(OPTIONS={"RESULT_TTL": 60})
     settings.MQLITE = {"QUEUES": {"default": {"dedup_window": 61}}}
 
-    ((id, said),) = found()
+    ((id, message),) = checks()
 
-    assert (id, "'default'" in said) == ("mqlite.W012", True)
+    assert (id, "'default'" in message) == ("mqlite.W012", True)
     settings.MQLITE = {"QUEUES": {"default": {"dedup_window": 60}}}
-    assert found() == []
+    assert checks() == []
 
 
-def test_a_handler_in_a_queue_that_only_tasks_declares_has_nothing_said_about_it(
-    use, settings, monkeypatch
-):
+def test_handler_of_a_queue_that_only_tasks_declares_is_valid(use, settings, monkeypatch):
     use(QUEUES=["mails"])
     settings.MQLITE = {"QUEUES": {"jobs": {}}}
     monkeypatch.setattr(handlers, "_handlers", {})
     handlers.handler("mails")(print)
     handlers.handler("elsewhere")(print)
 
-    said = [check.msg for check in run_checks(databases=["default"]) if check.id == "mqlite.W004"]
+    (message,) = [
+        check.msg for check in run_checks(databases=["default"]) if check.id == "mqlite.W004"
+    ]
 
-    (only,) = said
-    assert "builtins.print handles queue 'elsewhere', which does not exist" in only
+    assert "builtins.print handles queue 'elsewhere', which does not exist" in message
 
 
-def test_unreadable_settings_are_the_other_checks_affair(use, settings):
+def test_invalid_mqlite_settings_are_left_to_their_own_check(use, settings):
     use(QUEUES=["mails"])
     settings.MQLITE = {"QEUES": {}}
 
-    assert found() == []
+    assert checks() == []
     with pytest.raises(ImproperlyConfigured):
         get_settings()
 
 
 class ReplicaRouter:
-    """Reads are sent elsewhere."""
+    """Send reads to another database."""
 
     def db_for_read(self, model, **hints):
         return "replica"
@@ -357,7 +348,7 @@ class ReplicaRouter:
         return "default"
 
 
-def test_results_are_read_where_they_are_written(tasks_queue, settings, assert_enqueued):
+def test_results_are_read_where_messages_are_written(tasks_queue, settings, assert_enqueued):
     settings.DATABASE_ROUTERS = [ReplicaRouter()]
     result = calls.note.enqueue()
 

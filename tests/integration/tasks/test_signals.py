@@ -1,6 +1,7 @@
-"""The framework's signals: as its own backends send them, and never before it is true."""
+"""The framework's signals: sent like its own backends do, and only after commit."""
 
 import logging
+from contextlib import contextmanager
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -17,17 +18,28 @@ from . import calls
 
 pytestmark = pytest.mark.django_db
 
+FRAMEWORK_LOGGERS = ("django.tasks", "django_tasks")
 
-def names(heard):
-    return [name for name, *_ in heard]
+
+@contextmanager
+def receiving(name, receive):
+    signal = getattr(signals, name)
+    signal.connect(receive)
+    try:
+        yield
+    finally:
+        signal.disconnect(receive)
+
+
+def names(sent):
+    return [name for name, *_ in sent]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_each_signal_is_sent_once_by_the_class_of_the_backend(tasks_queue, run_all, heard):
-    result = calls.note.enqueue()
-    run_all()
+def test_signals_of_a_successful_task_are_sent_once(tasks_queue, finish, sent):
+    result = finish(calls.note)
 
-    assert heard == [
+    assert sent == [
         ("task_enqueued", MqliteBackend, "READY", result.id),
         ("task_started", MqliteBackend, "RUNNING", result.id),
         ("task_finished", MqliteBackend, "SUCCESSFUL", result.id),
@@ -35,30 +47,29 @@ def test_each_signal_is_sent_once_by_the_class_of_the_backend(tasks_queue, run_a
 
 
 @pytest.mark.django_db(transaction=True)
-def test_enqueued_waits_for_the_commit_and_is_not_sent_for_what_is_undone(tasks_queue, heard):
+def test_task_enqueued_is_sent_after_commit_and_not_after_rollback(tasks_queue, sent):
     with transaction.atomic():
-        kept = calls.note.enqueue()
-        assert heard == []
+        committed = calls.note.enqueue()
+        assert sent == []
     with pytest.raises(RuntimeError), transaction.atomic():
         calls.note.enqueue()
         raise RuntimeError
 
-    assert [(name, id) for name, _, _, id in heard] == [("task_enqueued", kept.id)]
+    assert [(name, id) for name, _, _, id in sent] == [("task_enqueued", committed.id)]
 
 
-def test_in_a_testcase_it_is_sent_when_the_test_says_so(tasks_queue, heard, committed):
-    with committed():
+def test_task_enqueued_is_an_on_commit_callback_in_a_testcase(tasks_queue, sent, commit):
+    with commit():
         calls.note.enqueue()
-        assert heard == []
+        assert sent == []
 
-    assert names(heard) == ["task_enqueued"]
+    assert names(sent) == ["task_enqueued"]
 
 
-def test_started_is_sent_for_each_attempt_and_finished_once(tasks_queue, run_all, heard):
-    result = calls.fail.using(max_attempts=2).enqueue()
-    run_all()
+def test_task_started_is_sent_for_each_attempt_and_task_finished_once(tasks_queue, finish, sent):
+    result = finish(calls.fail.using(max_attempts=2))
 
-    assert heard == [
+    assert sent == [
         ("task_started", MqliteBackend, "RUNNING", result.id),
         ("task_started", MqliteBackend, "RUNNING", result.id),
         ("task_finished", MqliteBackend, "FAILED", result.id),
@@ -68,116 +79,101 @@ def test_started_is_sent_for_each_attempt_and_finished_once(tasks_queue, run_all
 @pytest.mark.parametrize(
     ("task", "status"), [(calls.meaning_of_life, "SUCCESSFUL"), (calls.complex_value, "FAILED")]
 )
-def test_the_result_that_finished_brings_is_the_one_in_the_database(
-    tasks_queue, run_all, task, status
-):
-    brought = []
+def test_task_finished_has_the_stored_result(tasks_queue, finish, task, status):
+    received = []
 
     def receive(sender, task_result, **kwargs):
-        brought.append((task_result, task.get_result(task_result.id)))
+        received.append((task_result, task.get_result(task_result.id)))
 
-    signals.task_finished.connect(receive)
-    try:
-        task.enqueue()
-        run_all()
-    finally:
-        signals.task_finished.disconnect(receive)
+    with receiving("task_finished", receive):
+        finish(task)
 
-    ((told, stored),) = brought
-    assert told == stored
-    assert told.status == status
+    ((result, stored),) = received
+    assert result == stored
+    assert result.status == status
 
 
-def test_a_task_that_the_reaper_ends_is_finished_as_well(tasks_queue, heard, clock, committed):
+def test_task_that_the_reaper_ends_is_finished(tasks_queue, sent, clock, commit):
     result = calls.note.using(max_attempts=1).enqueue()
     Message.objects.claim("default")
     clock.advance(30)
-    with committed():
+    with commit():
         sweeps.release_expired("default", limit=10)
 
-    assert heard == [("task_finished", MqliteBackend, "FAILED", result.id)]
+    assert sent == [("task_finished", MqliteBackend, "FAILED", result.id)]
 
 
-def test_what_ends_after_its_lease_was_lost_is_not_finished(tasks_queue, heard, clock, committed):
+def test_task_finished_is_not_sent_after_a_lost_lease(tasks_queue, sent, clock, commit):
     calls.meaning_of_life.enqueue()
     (message,) = Message.objects.claim("default")
     outcome = run(message).outcome
     clock.advance(30)
-    with committed():
+    with commit():
         assert not Message.objects.settle(message, outcome)
 
-    assert names(heard) == ["task_started"]
+    assert names(sent) == ["task_started"]
 
 
-def test_a_plain_dead_letter_is_no_finished_task(tasks_queue, heard, committed):
+def test_task_finished_is_not_sent_for_a_plain_dead_letter(tasks_queue, sent, commit):
     Message.objects.enqueue("default", {})
     (message,) = Message.objects.claim("default")
-    with committed():
+    with commit():
         message.reject("Broken")
 
-    assert heard == []
+    assert sent == []
 
 
 @pytest.mark.parametrize("name", ["task_enqueued", "task_started", "task_finished"])
 @pytest.mark.django_db(transaction=True)
-def test_a_receiver_that_raises_stops_nothing(tasks_queue, run_all, name):
+def test_receiver_that_raises_has_no_effect(tasks_queue, finish, name):
     def receive(**kwargs):
         raise RuntimeError("a receiver")
 
-    getattr(signals, name).connect(receive)
-    try:
-        result = calls.meaning_of_life.enqueue()
-        run_all()
-    finally:
-        getattr(signals, name).disconnect(receive)
-
-    result.refresh()
-    assert result.return_value == 42
+    with receiving(name, receive):
+        assert finish(calls.meaning_of_life).return_value == 42
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_receiver_of_an_async_task_may_use_the_database(tasks_queue):
-    """Sent in the event loop itself it could not."""
-    seen = []
+def test_receiver_of_an_async_task_may_use_the_database(tasks_queue):
+    """Django would refuse this if the signal were sent in the event loop itself."""
+    counts = []
 
     def receive(task_result, **kwargs):
-        seen.append(Message.objects.filter(message_id=task_result.id).count())
+        counts.append(Message.objects.filter(message_id=task_result.id).count())
 
     calls.note_async.enqueue()
     (message,) = Message.objects.claim("default")
-    signals.task_started.connect(receive)
-    try:
-        executor = Executor(handlers={}, using="default")
+    executor = Executor(handlers={}, using="default")
+    with receiving("task_started", receive):
         executor.contexts.new_context().run(async_to_sync(executor.run_async), message)
-    finally:
-        signals.task_started.disconnect(receive)
 
-    assert seen == [1]
+    assert counts == [1]
 
 
-def test_the_frameworks_own_log_has_its_lines(tasks_queue, run_all, caplog):
+def test_framework_logs_every_change_of_status(tasks_queue, run_all, caplog):
     with caplog.at_level(logging.INFO):
         result = calls.note.enqueue()
         failed = calls.reject.enqueue()
         run_all()
 
-    said = [
+    lines = {
         (record.levelname, record.getMessage())
         for record in caplog.records
-        if record.name in ("django.tasks", "django_tasks")
-    ]
-    assert ("INFO", f"Task id={result.id} path={calls.note.module_path} state=RUNNING") in said
-    assert ("INFO", f"Task id={result.id} path={calls.note.module_path} state=SUCCESSFUL") in said
-    assert ("ERROR", f"Task id={failed.id} path={calls.reject.module_path} state=FAILED") in said
+        if record.name in FRAMEWORK_LOGGERS
+    }
+    assert lines >= {
+        ("INFO", f"Task id={result.id} path={calls.note.module_path} state=RUNNING"),
+        ("INFO", f"Task id={result.id} path={calls.note.module_path} state=SUCCESSFUL"),
+        ("ERROR", f"Task id={failed.id} path={calls.reject.module_path} state=FAILED"),
+    }
 
 
-def test_the_frameworks_log_of_a_failure_has_the_exception(tasks_queue, run_all, caplog):
-    calls.leave.using(max_attempts=1).enqueue()
-    run_all()
+def test_framework_logs_a_failure_with_its_exception(tasks_queue, finish, caplog):
+    finish(calls.leave.using(max_attempts=1))
 
-    (kind,) = [
+    (exception,) = [
         record.exc_info[0]
         for record in caplog.records
-        if record.name in ("django.tasks", "django_tasks") and record.levelname == "ERROR"
+        if record.name in FRAMEWORK_LOGGERS and record.levelname == "ERROR"
     ]
-    assert kind is SystemExit
+    assert exception is SystemExit

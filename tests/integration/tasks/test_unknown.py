@@ -1,4 +1,4 @@
-"""A rolling deployment: paths that this code does not have, and code that is no task."""
+"""A rolling deployment: tasks that this code does not have, and messages that are not tasks."""
 
 import threading
 
@@ -17,21 +17,21 @@ pytestmark = pytest.mark.django_db
 
 HERE = "tests.integration.tasks"
 DUMMY = signals.__name__.replace(".signals", ".backends.dummy.DummyBackend")
+BACKEND = task_backends["default"]
 
 
-def wait_told() -> None:
-    """What has to import a task's module is told from a thread of its own."""
+def join_signal_threads():
+    """Wait for the threads that send task_finished if the task's module is not yet imported."""
     for thread in threading.enumerate():
         if thread.name == "mqlite-task-finished":
             thread.join(30)
 
 
-def enqueue(path, **options):
-    """As a program with other code does."""
-    said = {"message_id": "7", "properties": {"backend": "default"}, **options}
-    return Message.objects.enqueue(
-        "default", {"args": [], "kwargs": {}}, content_type=TASK, subject=path, **said
-    )
+def enqueue(path, *, body=None, **options):
+    """Enqueue a call like a program with other code."""
+    options = {"message_id": "7", "properties": {"backend": "default"}, **options}
+    data = {"args": [], "kwargs": {}} if body is None else body
+    return Message.objects.enqueue("default", data, content_type=TASK, subject=path, **options)
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,7 @@ def enqueue(path, **options):
         "é\n",
     ],
 )
-def test_what_is_no_task_is_not_run_fails_by_the_retry_policy_and_ends_as_a_dead_letter(
-    tasks_queue, run_all, path
-):
+def test_unknown_task_is_not_run_but_retried_and_dead_lettered(tasks_queue, run_all, path):
     message = enqueue(path, max_delivery_count=3)
 
     assert run_all() == 3
@@ -68,7 +66,7 @@ def test_what_is_no_task_is_not_run_fails_by_the_retry_policy_and_ends_as_a_dead
     assert calls.seen == []
 
 
-def test_once_the_code_is_there_the_task_runs(tasks_queue, run_once, run_all, monkeypatch):
+def test_unknown_task_runs_once_the_code_has_it(tasks_queue, run_once, run_all, monkeypatch):
     enqueue(f"{HERE}.calls.new_name")
     run_once()
     monkeypatch.setattr(calls, "new_name", calls.meaning_of_life, raising=False)
@@ -77,16 +75,12 @@ def test_once_the_code_is_there_the_task_runs(tasks_queue, run_once, run_all, mo
     assert Message.objects.get().result == 42
 
 
-def backend():
-    return task_backends["default"]
-
-
 @pytest.mark.parametrize("path", ["no.such.task", f"{HERE}.calls.no_such_task"])
 def test_failed_result_of_unknown_task_can_be_read(tasks_queue, run_all, path):
     enqueue(path, max_delivery_count=2)
     run_all()
 
-    result = backend().get_result("7")
+    result = BACKEND.get_result("7")
     result.refresh()
 
     assert (result.status, result.task.module_path) == ("FAILED", path)
@@ -99,7 +93,7 @@ def test_failed_result_of_unknown_task_can_be_read(tasks_queue, run_all, path):
 def test_waiting_result_of_unknown_task_can_be_read(tasks_queue):
     enqueue("no.such.task", priority=3, properties={"options": '{"max_attempts": 2}'})
 
-    result = backend().get_result("7")
+    result = BACKEND.get_result("7")
 
     assert (result.status, result.errors) == ("READY", [])
     assert (result.task.name, result.task.priority, result.task.max_attempts) == ("task", 3, 2)
@@ -110,80 +104,62 @@ def test_waiting_result_of_unknown_task_can_be_read(tasks_queue):
 @pytest.mark.parametrize(
     "entry", [{"QUEUES": ["mails"]}, {"BACKEND": DUMMY}, None], ids=["queue", "backend", "entry"]
 )
-def test_result_of_task_that_settings_refuse_now_can_be_read(tasks_queue, settings, entry):
-    ours = settings.TASKS["default"]
+def test_result_of_task_that_settings_no_longer_allow_can_be_read(
+    tasks_queue, settings, set_tasks, entry
+):
     enqueue(f"{HERE}.calls.note", properties={"backend": "other"})
-    settings.TASKS = {"default": ours, **({"other": {**ours, **entry}} if entry else {})}
+    set_tasks({"other": {**settings.TASKS["default"], **entry}} if entry else {})
 
     result = calls.note.get_result("7")
 
     assert (result.status, result.task.func) == ("READY", calls.note.func)
 
 
-def test_a_backend_that_is_not_in_the_settings_is_said_to_be_so(tasks_queue, run_all):
-    enqueue(f"{HERE}.calls.note", properties={"backend": "elsewhere"}, max_delivery_count=1)
+@pytest.mark.parametrize(
+    ("backend", "entries", "message"),
+    [
+        ("elsewhere", {}, "its backend 'elsewhere' is not in TASKS"),
+        ("other", {}, "its backend 'other' is no longer MqliteBackend"),
+        ("default", {"OPTIONS": {"RESULT_TTL": "a week"}}, "RESULT_TTL"),
+        ("default", {"QUEUES": ["mails"]}, "Queue 'default' is not valid for backend"),
+    ],
+    ids=["missing backend", "other backend", "invalid option", "missing queue"],
+)
+def test_task_that_settings_no_longer_allow_fails_without_running(
+    tasks_queue, run_all, set_tasks, backend, entries, message
+):
+    enqueue(f"{HERE}.calls.note", properties={"backend": backend}, max_delivery_count=1)
+    set_tasks({"other": {"BACKEND": DUMMY}}, **entries)
     run_all()
 
     (error,) = DeadLetter.objects.get().errors
-    assert "its backend 'elsewhere' is not in TASKS" in error["message"]
-
-
-def test_a_backend_that_is_another_one_now_is_said_to_be_so(tasks_queue, run_all, settings):
-    ours = settings.TASKS["default"]
-    settings.TASKS = {"default": ours, "other": {**ours, "BACKEND": DUMMY}}
-    enqueue(f"{HERE}.calls.note", properties={"backend": "other"}, max_delivery_count=1)
-    run_all()
-
-    (error,) = DeadLetter.objects.get().errors
-    assert "its backend 'other' is no longer MqliteBackend" in error["message"]
+    assert message in error["message"]
     assert calls.seen == []
-
-
-def test_wrong_settings_are_found_out_before_the_task_has_run(tasks_queue, run_all, settings):
-    enqueue(f"{HERE}.calls.note", max_delivery_count=2)
-    wrong = {"OPTIONS": {"RESULT_TTL": "a week"}}
-    settings.TASKS = {"default": {**settings.TASKS["default"], **wrong}}
-    run_all()
-
-    (error, _) = DeadLetter.objects.get().errors
-    assert "RESULT_TTL" in error["message"]
-    assert calls.seen == []
-
-
-def test_a_queue_that_the_backend_has_no_more_is_said_to_be_so(tasks_queue, run_all, settings):
-    enqueue(f"{HERE}.calls.note", max_delivery_count=1)
-    settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": ["mails"]}}
-    run_all()
-
-    (error,) = DeadLetter.objects.get().errors
-    assert "Queue 'default' is not valid for backend" in error["message"]
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"\xff", b'{"args": 1, "kwargs": {}}', b'{"args": []}', b"null"]
 )
-def test_a_body_that_no_task_has_fails_by_the_retry_policy(tasks_queue, run_all, body):
-    message = Message.objects.enqueue(
-        "default", body, content_type=TASK, subject=f"{HERE}.calls.note", max_delivery_count=2
-    )
+def test_body_that_is_not_a_call_is_retried_and_dead_lettered(tasks_queue, run_all, body):
+    enqueue(f"{HERE}.calls.note", body=body, max_delivery_count=2)
 
     assert run_all() == 2
 
-    (error, _) = DeadLetter.objects.get(pk=message.pk).errors
+    (error, _) = DeadLetter.objects.get().errors
     assert error["class"] == "django_mqlite.task_facts.NotATask"
 
 
-def test_an_unknown_task_that_ends_is_logged_and_stops_nothing(tasks_queue, run_all, caplog, heard):
+def test_end_of_unknown_task_is_logged_and_sends_no_signal(tasks_queue, run_all, caplog, sent):
     enqueue("no.such.task", max_delivery_count=1)
     run_all()
-    wait_told()
+    join_signal_threads()
 
     assert "task_finished is not sent" in caplog.text
-    assert heard == []
+    assert sent == []
 
 
-def test_a_dead_letter_does_not_keep_who_tells_of_it_waiting_for_an_import(
-    tasks_queue, heard, committed, monkeypatch, tmp_path
+def test_dead_letter_does_not_wait_for_the_import_of_its_task(
+    tasks_queue, commit, monkeypatch, tmp_path
 ):
     began, go_on = tmp_path / "began", tmp_path / "go-on"
     (tmp_path / "slow_import.py").write_text(
@@ -197,9 +173,9 @@ while not pathlib.Path({str(go_on)!r}).exists():
     monkeypatch.syspath_prepend(tmp_path)
     enqueue("slow_import.anything")
 
-    with committed():
+    with commit():
         claim_one("default").reject("Broken")
 
     wait_until(began.exists, "another thread to import it")
     go_on.touch()
-    wait_told()
+    join_signal_threads()

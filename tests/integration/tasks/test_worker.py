@@ -1,4 +1,4 @@
-"""Tasks in real `runworker` processes, also in ones that die."""
+"""Tasks in real `runworker` processes, including killed ones."""
 
 import signal
 
@@ -12,18 +12,17 @@ from tests.support.workers import WorkerRouter
 
 
 @pytest.fixture(autouse=True)
-def into_the_workers_database(database):
+def workers_database(database):
     with override_settings(DATABASE_ROUTERS=[WorkerRouter()]):
         yield
 
 
-def finished(result):
-    """Whether it is, after a look at the database."""
+def is_finished(result):
     result.refresh()
     return result.is_finished
 
 
-def test_migrate_has_made_the_queue_and_a_worker_serves_it_by_default(database):
+def test_worker_serves_the_queue_that_migrate_created(database):
     results = [double.enqueue(21), double_async.enqueue(4)]
 
     worker = database.start("--burst")
@@ -36,7 +35,7 @@ def test_migrate_has_made_the_queue_and_a_worker_serves_it_by_default(database):
     assert f":{worker.pid}:" in results[0].worker_ids[0]
 
 
-def test_a_queue_of_tasks_only_can_be_named(database):
+def test_worker_serves_a_queue_of_tasks_by_name(database):
     result = double.enqueue(21)
 
     assert database.start("--queues=default", "--processes=2", "--burst").ended_well()
@@ -45,7 +44,7 @@ def test_a_queue_of_tasks_only_can_be_named(database):
     assert result.return_value == 42
 
 
-def test_a_task_whose_worker_is_killed_is_run_again(database):
+def test_task_of_a_killed_worker_runs_again(database):
     result = double.enqueue(21, started=database.file("started"), wait=database.file("go-on"))
     worker = database.start()
     wait_until(database.beside.joinpath("started.1").exists, "the task to start")
@@ -64,14 +63,14 @@ def test_a_task_whose_worker_is_killed_is_run_again(database):
     assert result.errors[0].exception_class.__name__ in ("LeaseExpired", "WorkerDied")
 
 
-def test_a_task_that_kills_every_worker_fails_with_the_reason(database):
+def test_task_that_kills_every_worker_fails_with_the_reason(database):
     database.queue("default", lock_duration=0.5)
     result = double.using(max_attempts=2).enqueue(21, kill_attempts=9)
 
     for _ in range(2):
         assert database.start("--max-messages=1").exit_code() == -signal.SIGKILL
     last = database.start()
-    wait_until(lambda: finished(result), "the task to end")
+    wait_until(lambda: is_finished(result), "the task to end")
 
     assert result.status == TaskResultStatus.FAILED
     assert result.attempts == 2
