@@ -1,1 +1,1 @@
-"""Measurements. Timings live here and in docs/benchmarks.md, never in a test."""
+"""Benchmarks. Timings belong here and in docs/benchmarks.md, never in a test."""

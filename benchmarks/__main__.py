@@ -31,13 +31,13 @@ def scenarios() -> list[str]:
 
 
 def question(name: str) -> str:
-    """The first line of the scenario, read and not imported: that would want a database."""
+    """Return the first line of a scenario's docstring without importing it."""
     source = Path(benchmarks.__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").splitlines()[0]
 
 
 def prepare(directory: str) -> None:
-    """A fresh database with the tables in it."""
+    """Create a new database with the tables."""
     os.environ["MQLITE_BENCHMARK_DIRECTORY"] = directory
     os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
     import django
@@ -57,24 +57,24 @@ def show(name: str, rows: list[dict[str, object]]) -> None:
 
 
 def markdown(rows: list[dict[str, object]]) -> str:
-    """The table as the docs have it."""
+    """Return the rows as a Markdown table."""
     heads = list(rows[0])
     lines = [heads, ["---"] * len(heads), *([str(cell) for cell in row.values()] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def fill_docs(name: str, rows: list[dict[str, object]]) -> None:
-    """Put the table between its marks in docs/benchmarks.md."""
+    """Replace the table between its markers in docs/benchmarks.md."""
     text = DOCS.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(f"<!-- {name} -->\n")
+    before, begin, remainder = text.partition(f"<!-- {name} -->\n")
     if not begin:
-        raise SystemExit(f"{DOCS} has no place for {name}")
-    _, end, after = rest.partition("<!-- end -->\n")
+        raise SystemExit(f"{DOCS} has no marker <!-- {name} -->")
+    _, end, after = remainder.partition("<!-- end -->\n")
     DOCS.write_text(f"{before}{begin}\n{markdown(rows)}\n{end}{after}", encoding="utf-8")
 
 
 def run(name: str) -> dict[str, object]:
-    """The scenario on a database of its own, in this process: its rows, and where it ran."""
+    """Run a scenario in this process on a new database; return its rows and the environment."""
     with TemporaryDirectory(prefix="mqlite-benchmark-") as directory:
         prepare(directory)
         from benchmarks.measure import surroundings
@@ -84,7 +84,7 @@ def run(name: str) -> dict[str, object]:
 
 
 def run_apart(name: str) -> dict[str, object]:
-    """The same in a process of its own, so that none finds what another has left behind."""
+    """Run a scenario in a new process, so that no other scenario influences it."""
     with TemporaryDirectory(prefix="mqlite-benchmark-") as directory:
         output = Path(directory) / "result.json"
         command = [sys.executable, "-m", "benchmarks", "run", name, "--here", f"--output={output}"]
@@ -99,13 +99,13 @@ def run_all(names: list[str], *, docs: bool, output: Path | None, here: bool) ->
         show(name, results[name]["rows"])
         if docs:
             fill_docs(name, results[name]["rows"])
-        if output:  # after each, so that one that fails takes no other's along
+        if output:  # after each scenario, so that a failure loses no other result
             output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps({name: found.get("surroundings") for name, found in results.items()}))
+    print(json.dumps({name: result.get("surroundings") for name, result in results.items()}))
 
 
 def named(names: list[str], *, compare: bool) -> list[str]:
-    """Each once, in order. All are all but the peers, which need the network."""
+    """Return each name once, in order; "all" excludes the peers, which need the network."""
     if "all" in names:
         names = [*(name for name in scenarios() if name != "peers"), *names]
     chosen = [*names, "peers"] if compare else names
@@ -115,14 +115,16 @@ def named(names: list[str], *, compare: bool) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="the scenarios")
+    commands.add_parser("list", help="list the scenarios")
     running = commands.add_parser("run", help="run scenarios and print their tables")
     known = [*scenarios(), "all"]
-    running.add_argument("names", nargs="+", choices=known, metavar="NAME", help="or: all")
-    running.add_argument("--compare", action="store_true", help="measure the peers as well")
-    running.add_argument("--docs", action="store_true", help="put the tables into the docs")
-    running.add_argument("--here", action="store_true", help="in this process, for a profiler")
-    running.add_argument("--output", type=Path, help="write the results there as JSON")
+    running.add_argument(
+        "names", nargs="+", choices=known, metavar="NAME", help="a scenario, or all"
+    )
+    running.add_argument("--compare", action="store_true", help="also measure the peers")
+    running.add_argument("--docs", action="store_true", help="update the tables in the docs")
+    running.add_argument("--here", action="store_true", help="run in this process, for a profiler")
+    running.add_argument("--output", type=Path, help="write the results to this file as JSON")
     chosen = parser.parse_args()
     if chosen.command == "list":
         for name in scenarios():

@@ -1,4 +1,4 @@
-"""How long does a page of the admin take at 1,000,000 messages, and how many queries?"""
+"""How long does an admin page take with 1,000,000 messages, and how many queries does it run?"""
 
 import os
 
@@ -15,7 +15,7 @@ ROWS = 1_000_000
 QUEUES = 5
 ROUNDS = 20
 
-# A message in every state but locked, with all that can be searched for, in groups of about 1,000.
+# Messages in every state but locked, with all searchable columns, in groups of about 1,000.
 FILL = """
 INSERT INTO mqlite_messages (queue, state, visible_at, enqueued_at, finished_at, delivery_count,
                              message_id, correlation_id, group_id, subject, content_type, body,
@@ -74,9 +74,9 @@ def fill(count: int) -> None:
         cursor.execute(FILL, values)
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    os.sync()  # what was filled in is not to be paid for by what is measured
+    os.sync()  # keep the writes of the setup out of the measurement
     if Message.objects.order_by("-pk").first().pk < count:
-        raise RuntimeError("not every message was made")
+        raise RuntimeError("not every message was created")
 
 
 def measure(client: Client, name: str, url: str) -> dict[str, object]:

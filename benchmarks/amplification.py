@@ -1,4 +1,4 @@
-"""How many bytes does SQLite write for a message of 256? By the size of the batch."""
+"""How many bytes does SQLite write for a message of 256 bytes, by batch size?"""
 
 import psutil
 from django.db import connection
@@ -12,7 +12,7 @@ BODY = b"x" * 256
 
 
 def run() -> list[Row]:
-    """Enqueued, claimed and completed; with what checkpoints write again into the file."""
+    """Enqueue, claim and complete messages; the writes of checkpoints are included."""
     Queue.objects.create_queue("bytes")
     return [measure(batch) for batch in BATCHES]
 

@@ -1,4 +1,4 @@
-"""How fast does a loop of claim and complete go, by 1 and by 64? Against the bare statements."""
+"""How fast is a loop of claim and complete, by 1 and by 64, compared with bare statements?"""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from django_mqlite.models import Message, Queue
 
 BODY = b"x" * 256
 LEVELS = {"FULL": {1: 150, 64: 40}, "NORMAL": {1: 500, 64: 60}}
-"""How often a round claims and completes so many."""
+"""Claims per round, by level and limit."""
 
 
 def run() -> list[Row]:
@@ -38,7 +38,7 @@ def run() -> list[Row]:
 
 
 def claim_and_complete(limit: int) -> int:
-    """How many were claimed and completed."""
+    """Claim and complete messages; return their number."""
     claimed = Message.objects.claim("claim", limit=limit)
     return sum(Message.objects.complete_many(claimed))
 

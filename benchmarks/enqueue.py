@@ -1,6 +1,6 @@
-"""What does it cost to enqueue, one message per commit and 64? Against the bare statements.
+"""What does an enqueue cost, by 1 and by 64 per commit, compared with bare statements?
 
-The bare statement through Django's cursor, without anything of ours, shows what Django takes of it.
+The bare statement through Django's cursor shows Django's part of the cost.
 """
 
 from django.db import connection
@@ -15,7 +15,7 @@ from django_mqlite.types import NewMessage
 BODY = b"x" * 256
 BATCH = [BODY] * 64
 LEVELS = {"FULL": (300, 60), "NORMAL": (1_000, 100)}
-"""How often a round enqueues one, and 64."""
+"""Single enqueues and batches of 64 per round."""
 
 
 def run() -> list[Row]:

@@ -1,4 +1,4 @@
-"""What does a claim cost when long lines wait behind blocked heads? 1, 10 and 10,000 groups."""
+"""What does a claim cost beside long lines with deferred heads, in 1, 10 and 10,000 groups?"""
 
 from django.db import connection, transaction
 
@@ -52,7 +52,7 @@ def enqueue_backlog(queue: str, groups: int) -> None:
 
 
 def block_heads(queue: str, groups: int) -> None:
-    """Every head is claimed and deferred: whoever waits behind it waits for a person."""
+    """Claim and defer every head, so that all other messages of its line wait."""
     blocked = 0
     while blocked < groups:
         for message in Message.objects.claim(queue, limit=1_000):
@@ -71,7 +71,7 @@ def claim_free_heads(queue: str) -> list[float]:
 
 
 def walk_strict(queue: str) -> list[float]:
-    """The head is completed, the next one claimed, 50,000 waiting behind it."""
+    """Complete the head and claim the next message, with 50,000 waiting behind it."""
     (head,) = Message.objects.filter(queue=queue, state="deferred")
     (held,) = Message.objects.claim_deferred(queue, [head.pk])
     samples = []
@@ -85,5 +85,5 @@ def walk_strict(queue: str) -> list[float]:
 
 def expect(messages: list[Message], count: int) -> list[Message]:
     if len(messages) != count:
-        raise RuntimeError(f"{count} messages were to be claimed, not {len(messages)}")
+        raise RuntimeError(f"claimed {len(messages)} messages, expected {count}")
     return messages

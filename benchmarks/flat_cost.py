@@ -1,4 +1,4 @@
-"""Does the backlog matter? Claim, complete, reap beside 1k to 1M active and 200k other messages."""
+"""Does a backlog slow down claim, complete and reap? 1k to 1M active and 200k other messages."""
 
 import os
 
@@ -24,7 +24,7 @@ SELECT 'flat',
   FROM (WITH RECURSIVE n(value) AS (SELECT 0 UNION ALL SELECT value + 1 FROM n LIMIT %(count)s)
         SELECT value FROM n)
 """
-# Under a live lease of somebody else; few in practice, but the reaper must not walk them.
+# Live leases of other workers; few in practice, but the reaper must not read them.
 LOCK = """
 UPDATE mqlite_messages SET state = 'locked', locked_until = %(far)s, lock_token = 'other' || id
  WHERE state = 'deferred' AND id %% 10 = 0
@@ -53,7 +53,7 @@ def fill(count: int, *, active: bool) -> None:
             cursor.execute(LOCK, values)
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    os.sync()  # what was filled in is not to be paid for by what is measured
+    os.sync()  # keep the writes of the setup out of the measurement
 
 
 def measure(label: str) -> list[Figure]:
@@ -75,7 +75,7 @@ def measure(label: str) -> list[Figure]:
 
 
 def reap_one() -> float:
-    """One lease of a millisecond ends among all those that live."""
+    """Reap one expired lease among many live leases."""
     Message.objects.enqueue("due", b"")
     (message,) = Message.objects.claim("due", lock_duration=0.001)
     while timing.now_ms() <= message.locked_until.timestamp() * 1000:
@@ -95,4 +95,4 @@ def activate_one() -> float:
 
 
 def fail(found: int) -> float:
-    raise RuntimeError(f"one message was to be found, not {found}")
+    raise RuntimeError(f"found {found} messages, expected 1")

@@ -18,7 +18,7 @@ NAMED = re.compile(r"%\((\w+)\)s")
 
 
 def bare(statement: Statement) -> str:
-    """The statement as the driver takes it."""
+    """Return the statement in the driver's parameter style."""
     return NAMED.sub(r":\1", statement.sql).replace("%%", "%")
 
 
@@ -37,7 +37,7 @@ BareLease = tuple[int, str, str]
 
 
 class Floor:
-    """What the managers do, as little as can be done for it."""
+    """The work of the managers, with the minimum of code around the statements."""
 
     def __init__(self) -> None:
         name = connection.settings_dict["NAME"]
@@ -76,7 +76,7 @@ class Floor:
         now, start, drafts = now_ms(), 1, []
         for body in bodies:
             new = NewMessage(queue=queue, body=body, content_type="application/octet-stream")
-            drafts.append(enqueue._encoded(new, start, now))  # noqa: SLF001 - the very same
+            drafts.append(enqueue._encoded(new, start, now))  # noqa: SLF001 - the same encoding
             start += len(body)
         values = {"queue": queue, "now": now, "drafts": json.dumps(drafts)}
         with self._transaction():
@@ -91,7 +91,7 @@ class Floor:
             self._complete(leases)
 
     def exchange(self, leases: list[BareLease], queue: str, limit: int) -> list[BareLease]:
-        """Complete these and claim so many, in one transaction, as a worker does."""
+        """Complete messages and claim up to `limit` others in one transaction, as a worker does."""
         with self._transaction():
             if leases:
                 self._complete(leases)
@@ -119,7 +119,7 @@ class Floor:
         done = self._driver.execute(COMPLETE, {"leases": encoded, "now": now}).fetchall()
         self._driver.execute(WRITE_RECEIPTS, receipts)
         if len(done) != len(leases):
-            raise RuntimeError(f"{len(leases)} were to be completed, not {len(done)}")
+            raise RuntimeError(f"completed {len(done)} messages, expected {len(leases)}")
 
 
 def now_ms() -> int:
@@ -128,7 +128,7 @@ def now_ms() -> int:
 
 @contextmanager
 def at_each_level(floor: Floor) -> Any:
-    """A function that puts both connections at a level of `synchronous`."""
+    """Yield a function that sets `synchronous` on both connections."""
 
     def put(level: str) -> None:
         floor.synchronous(level)
@@ -143,5 +143,5 @@ def at_each_level(floor: Floor) -> Any:
 
 
 def repeated(times: int, work: Callable[[], int]) -> Callable[[], int]:
-    """`work` so many times; how many messages that were."""
+    """Return a function that repeats `work` and returns the total number of messages."""
     return lambda: sum(work() for _ in range(times))

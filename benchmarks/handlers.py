@@ -1,4 +1,4 @@
-"""Handlers of the workers that are measured."""
+"""Handlers for the measured workers."""
 
 import time
 from pathlib import Path
@@ -12,23 +12,23 @@ from django_mqlite.task_backend.compat import task
 
 @handler("noop")
 def do_nothing(message: Message) -> None:
-    """For the rates."""
+    """Do nothing, to measure rates."""
 
 
 @task()
 def nothing() -> None:
-    """The same as a task."""
+    """Do nothing, as a task."""
 
 
 @handler("stamp")
 def stamp(message: Message) -> None:
-    """Say on standard output when the handler began."""
+    """Print the start time of the handler."""
     print(f"{message.pk} {time.time_ns()}", flush=True)
 
 
 @handler("starts")
 def start(message: Message) -> None:
-    """Note each start; a first delivery takes as long as its message says."""
+    """Record each start; a first delivery sleeps for the seconds in its message."""
     with (Path(settings.DIRECTORY) / "starts").open("a") as starts:
         starts.write(f"{message.pk} {message.delivery_count} {time.time_ns()}\n")
     if message.delivery_count == 1 and message.body:

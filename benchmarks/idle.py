@@ -1,4 +1,4 @@
-"""What does an idle worker cost? Per cent of one core, and bytes written."""
+"""What does an idle worker cost, in percent of one core and in bytes written?"""
 
 from threading import Event
 
@@ -31,5 +31,5 @@ def run() -> list[Row]:
 
 
 def cost(process: psutil.Process) -> tuple[float, int]:
-    """CPU seconds and bytes written so far; its entry in the register is among them."""
+    """Return the CPU seconds and bytes written so far, the worker's own record included."""
     return sum(process.cpu_times()[:2]), process.io_counters().write_chars

@@ -1,4 +1,4 @@
-"""How soon does a handler start? From a commit under an idle worker, beside what a commit takes."""
+"""How soon after a commit does an idle worker start the handler, and how long is a commit?"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def run() -> list[Row]:
 
 @contextmanager
 def bare_commits() -> Iterator[Callable[[], float]]:
-    """Commits of one small row to a file beside, through the bare driver; each in milliseconds."""
+    """Yield a function that commits a row to another file and returns the milliseconds."""
     name = Path(connection.settings_dict["NAME"]).with_name("bare.sqlite3")
     with closing(connection.Database.connect(name, isolation_level=None)) as bare:
         bare.execute("PRAGMA journal_mode = WAL")
@@ -48,12 +48,12 @@ def bare_commits() -> Iterator[Callable[[], float]]:
 
 def one(worker: Popen[str]) -> float:
     committed: list[int] = []
-    Event().wait(0.05)  # the worker has settled the one before and rests
+    Event().wait(0.05)  # until the worker has settled the previous message
     with transaction.atomic():
         transaction.on_commit(lambda: committed.append(time.time_ns()))
         message = Message.objects.enqueue("stamp", b"")
     assert worker.stdout is not None
     id, started = worker.stdout.readline().split()
     if int(id) != message.pk:
-        raise RuntimeError(f"message {message.pk} was expected, not {id}")
+        raise RuntimeError(f"got message {id}, expected {message.pk}")
     return (int(started) - committed[0]) / 1e6

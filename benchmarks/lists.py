@@ -1,4 +1,4 @@
-"""What looking costs beside a million messages: overview, lists, searches, explain, counts."""
+"""How long do the overview, lists, searches, explain and counts take with a million messages?"""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ COUNT = 1_000_000
 ROUNDS = 20
 PAGE = 100
 
-# A fifth each of active, scheduled, deferred, dead and completed, over the queues alike.
+# A fifth each active, scheduled, deferred, dead-lettered and completed, spread over all queues.
 FILL = """
 INSERT INTO mqlite_messages (queue, state, visible_at, enqueued_at, finished_at, subject,
                              correlation_id, group_id, message_id, dead_letter_reason, body)
@@ -44,11 +44,11 @@ def measured(name: str, look: Callable[[], object]) -> Figure:
     return figure(name, [timed(look)[0] for _ in range(ROUNDS)])
 
 
-def page(*, after: str | None = None, **wanted: str) -> list[Message]:
-    """As the command and the admin show it: the ids, then the rows without their bodies."""
-    found = Message.objects.find(limit=PAGE, after=after, **wanted)
-    rows = Message.objects.defer("body", "errors", "properties").in_bulk(found.ids)
-    return [rows[id] for id in found.ids]
+def page(*, after: str | None = None, **filters: str) -> list[Message]:
+    """Read a page as the command and the admin do: the ids, then the rows without bodies."""
+    ids = Message.objects.find(limit=PAGE, after=after, **filters).ids
+    rows = Message.objects.defer("body", "errors", "properties").in_bulk(ids)
+    return [rows[id] for id in ids]
 
 
 LOOKS: dict[str, Callable[[], object]] = {

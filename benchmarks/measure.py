@@ -1,4 +1,4 @@
-"""How a scenario times things and says what they were timed on."""
+"""Timing for the scenarios, and a description of the environment."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ from django.db import connection
 Row = dict[str, object]
 
 ROUNDS = int(os.environ.get("MQLITE_BENCHMARK_ROUNDS", "7"))
-"""Of each contender, one after the other: what drifts on the machine drifts for all of them."""
+"""Rounds per contender. Contenders alternate, so that changes of the machine affect them alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Figure:
 
 
 def figure(name: str, samples_us: list[float]) -> Figure:
-    """The figure of these samples; the median is the one to quote."""
+    """Return the figure of these samples; quote its median."""
     ordered = sorted(samples_us)
     return Figure(
         name=name,
@@ -42,18 +42,18 @@ def figure(name: str, samples_us: list[float]) -> Figure:
 
 
 def timed(operation: Callable[[], Any]) -> tuple[float, Any]:
-    """Microseconds, and what the operation gave."""
+    """Return the microseconds and the result of the operation."""
     started = time.perf_counter()
-    answer = operation()
-    return (time.perf_counter() - started) * 1e6, answer
+    result = operation()
+    return (time.perf_counter() - started) * 1e6, result
 
 
 Contender = Callable[[], int]
-"""Does its work once and says how many messages that were."""
+"""A function that does its work once and returns the number of messages."""
 
 
 def against_floor(name: str, ours: Contender, floor: Contender) -> Row:
-    """Rates of both in interleaved rounds: medians, spread, and the ratio within each round."""
+    """Return the rates of both in alternating rounds: medians, spreads and the median ratio."""
     rates: dict[str, list[float]] = {"ours": [], "floor": []}
     for _ in range(ROUNDS):
         for contender, work in (("ours", ours), ("floor", floor)):
@@ -71,12 +71,12 @@ def against_floor(name: str, ours: Contender, floor: Contender) -> Row:
 
 
 def spread(values: list[float]) -> str:
-    """The least and the most."""
+    """Return the minimum and the maximum."""
     return f"{min(values):.0f}–{max(values):.0f}"
 
 
 def percentiles(samples_ms: list[float]) -> Mapping[str, float]:
-    """Milliseconds."""
+    """Return percentiles in milliseconds."""
     ordered = sorted(samples_ms)
     return {
         "p50 ms": round(statistics.median(ordered), 2),
@@ -86,7 +86,7 @@ def percentiles(samples_ms: list[float]) -> Mapping[str, float]:
 
 
 def surroundings() -> dict[str, Any]:
-    """What the figures depend on: versions, pragmas, hardware."""
+    """Return the versions, pragmas and hardware that the figures depend on."""
     with connection.cursor() as cursor:
         pragmas = {
             name: cursor.execute(f"PRAGMA {name}").fetchone()[0]
@@ -106,4 +106,4 @@ def surroundings() -> dict[str, Any]:
 
 
 def as_rows(figures: list[Figure]) -> list[Row]:
-    return [asdict(one) for one in figures]
+    return [asdict(figure) for figure in figures]

@@ -1,4 +1,4 @@
-"""Does a worker grow? Its resident memory after 1,000 and after 100,000 messages."""
+"""Does the memory of a worker grow between 1,000 and 100,000 messages?"""
 
 import psutil
 

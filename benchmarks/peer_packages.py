@@ -1,4 +1,4 @@
-"""The peers: what they are called, what is to be known of them, and where they are installed."""
+"""The peers: their packages, notes on the comparison, and their virtual environments."""
 
 import os
 import shutil
@@ -12,8 +12,8 @@ from tempfile import gettempdir
 SCRIPTS = Path(__file__).with_name("peer_scripts")
 ENVIRONMENTS = Path(gettempdir()) / "mqlite-benchmark-peers"
 
-# Of the package named, and of Django if it is there.
-TELL_VERSIONS = """
+# Prints the versions of the given package, of Django if installed, and of Python.
+PRINT_VERSIONS = """
 import platform, sys
 from importlib.metadata import packages_distributions, version
 django = [f"Django {version('django')}"] if "django" in packages_distributions() else []
@@ -23,17 +23,17 @@ print(", ".join([version(sys.argv[1]), *django, f"Python {platform.python_versio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A package, and the script of its own that enqueues, drains and prints jobs a second."""
+    """A package, with a script that enqueues and drains jobs and prints jobs per second."""
 
     name: str
     script: str
     packages: tuple[str, ...]
     jobs: tuple[int, int, int]
-    """How many at each of the levels, so that it takes a second or some; 0: cannot be set."""
-    said: str
-    """What to know of the comparison: what it cannot do, or does otherwise."""
+    """Jobs at each level, enough for a few seconds; 0 if the level cannot be set."""
+    note: str
+    """Differences that matter for the comparison."""
     needs: tuple[int, int] = (3, 11)
-    """The least version of Python."""
+    """The minimum version of Python."""
 
     @property
     def home(self) -> Path:
@@ -45,7 +45,7 @@ class Peer:
 
     @property
     def installed(self) -> Path:
-        """Says what is installed in there, and is written last."""
+        """The file that lists the installed packages; it is written last."""
         return self.home / "installed"
 
 
@@ -55,14 +55,14 @@ PEERS = (
         script="huey_sqlite",
         packages=("huey",),
         jobs=(6_000, 6_000, 15_000),
-        said="a file of its own; deletes a job before it runs: a dead worker's is lost",
+        note="a file of its own; deletes a job before it runs: a dead worker's is lost",
     ),
     Peer(
         name="dj-queue, 1 worker process",
         script="dj_queue_runtime",
         packages=("dj-queue", "Django~=6.1.0"),
         jobs=(150, 1_000, 1_000),
-        said="no retries by itself; a dead worker's jobs fail; keeps each result",
+        note="no retries by itself; a dead worker's jobs fail; keeps each result",
         needs=(3, 12),
     ),
     Peer(
@@ -70,7 +70,7 @@ PEERS = (
         script="django_ox_worker",
         packages=("django-ox", "Django~=6.1.0"),
         jobs=(400, 400, 400),
-        said="fenced leases that are renewed, retries; keeps each result",
+        note="fenced leases that are renewed, retries; keeps each result",
         needs=(3, 12),
     ),
     Peer(
@@ -78,7 +78,7 @@ PEERS = (
         script="steady_queue_supervisor",
         packages=("steady-queue", "Django~=6.1.0"),
         jobs=(300, 400, 400),
-        said="no retries by itself; a dead worker's jobs fail; opens a connection for each job",
+        note="no retries by itself; a dead worker's jobs fail; opens a connection for each job",
         needs=(3, 12),
     ),
     Peer(
@@ -86,21 +86,21 @@ PEERS = (
         script="django_tasks_db_worker",
         packages=("django-tasks-db", "django-tasks", "Django~=5.2.0"),
         jobs=(500, 1_000, 1_500),
-        said="no leases, no retries: a dead worker's task stays RUNNING; keeps each result",
+        note="no leases, no retries: a dead worker's task stays RUNNING; keeps each result",
     ),
     Peer(
         name="django-q2, ORM broker, 1 worker",
         script="django_q2_orm",
         packages=("django-q2", "Django~=5.2.0"),
         jobs=(200, 1_000, 1_500),
-        said="no leases: a job is given again after its retry time; keeps each result",
+        note="no leases: a job is given again after its retry time; keeps each result",
     ),
     Peer(
         name="litequeue, a loop of pop and done",
         script="litequeue_loop",
         packages=("litequeue",),
         jobs=(10_000, 5_000, 10_000),
-        said="a file of its own; no worker: what its claims and retries need, the caller calls",
+        note="a file of its own; no worker: what its claims and retries need, the caller calls",
         needs=(3, 12),
     ),
     Peer(
@@ -108,36 +108,36 @@ PEERS = (
         script="persistqueue_loop",
         packages=("persist-queue",),
         jobs=(4_000, 4_000, 8_000),
-        said="a file of its own; no worker, no leases: who opens it takes again what others are at",
+        note="a file of its own; no worker, no leases: who opens it takes again what others are at",
     ),
     Peer(
         name="simplebroker, read_generator; tuned: 64 a commit",
         script="simplebroker_generator",
         packages=("simplebroker",),
         jobs=(5_000, 40_000, 40_000),
-        said="a file of its own; no leases, no retries; default at most once, tuned at least once",
+        note="a file of its own; no leases, no retries; default at most once, tuned at least once",
     ),
     Peer(
         name="honker, a loop of claim_batch and ack_batch of 64",
         script="honker_batches",
         packages=("honker",),
         jobs=(40_000, 0, 0),
-        said="leases, retries; dead jobs are kept",
+        note="leases, retries; dead jobs are kept",
     ),
 )
 
 
 def prepare(peer: Peer) -> str:
-    """Make its virtual environment if there is none yet; why it cannot be measured, else ''.
+    """Create its virtual environment if missing; return the reason for a failure, or ''.
 
-    One that was left half made, or was made for other packages, is made anew.
+    An incomplete environment, or one for other packages, is created again.
     """
-    wanted = "\n".join(peer.packages)
-    if peer.installed.exists() and peer.installed.read_text(encoding="utf-8") == wanted:
+    requirements = "\n".join(peer.packages)
+    if peer.installed.exists() and peer.installed.read_text(encoding="utf-8") == requirements:
         return ""
     python = next(pythons(peer.needs), None)
     if python is None:
-        return f"needs Python {peer.needs[0]}.{peer.needs[1]}, which is not here"
+        return f"needs Python {peer.needs[0]}.{peer.needs[1]}, which is not installed"
     for command in (
         [python, "-m", "venv", "--clear", peer.home],
         [peer.python, "-m", "pip", "install", "--quiet", *peer.packages],
@@ -145,13 +145,13 @@ def prepare(peer: Peer) -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             print(f"{peer.name}:\n{done.stderr[-2000:]}", file=sys.stderr)
-            return "could not be installed here"
-    peer.installed.write_text(wanted, encoding="utf-8")
+            return "could not be installed"
+    peer.installed.write_text(requirements, encoding="utf-8")
     return ""
 
 
 def pythons(needs: tuple[int, int]) -> Iterator[str]:
-    """Interpreters of at least this version: this one, those in PATH, those of pyenv."""
+    """Yield interpreters of at least this version: the current one, in PATH, from pyenv."""
     if sys.version_info >= needs:
         yield sys.executable
         return
@@ -164,11 +164,11 @@ def pythons(needs: tuple[int, int]) -> Iterator[str]:
 
 
 def works(python: str | Path) -> bool:
-    """False for a shim of pyenv that finds no version chosen."""
+    """Return False for a pyenv shim without a selected version."""
     return not subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode
 
 
 def versions(python: str | Path, package: str) -> str:
-    """Of the package, of Django if it is there, and of Python."""
-    command = [python, "-c", TELL_VERSIONS, package]
+    """Return the versions of the package, of Django if installed, and of Python."""
+    command = [python, "-c", PRINT_VERSIONS, package]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,4 +1,4 @@
-"""How fast do others drain no-op jobs on SQLite? Each in a virtual environment of its own."""
+"""How fast do other packages drain no-op jobs on SQLite, each in its own virtual environment?"""
 
 import os
 import signal
@@ -23,16 +23,16 @@ from django_mqlite.models import Queue
 
 ROUNDS = int(os.environ.get("MQLITE_BENCHMARK_ROUNDS", "3"))
 LEVELS = ("default", "FULL", "NORMAL")
-"""Its own settings; then ours at that level of `synchronous`, as far as they can be set."""
-PATIENCE = 120.0
-"""Seconds for one of them to drain its jobs."""
+"""The package's own settings, then tuned settings at a level of `synchronous`, if possible."""
+TIMEOUT = 120.0
+"""Seconds that a peer has to drain its jobs."""
 LOOP = 25_600
-"""Messages of a loop of ours."""
+"""Messages drained by the loop of claim and complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """Jobs a second, 0 if it did not drain them, and how often it met "database is locked"."""
+    """Jobs per second, 0 after a failure, and the number of "database is locked" errors."""
 
     rate: float
     locked: int = 0
@@ -40,19 +40,19 @@ class Drained:
 
 @dataclass(slots=True, kw_only=True)
 class Contender:
-    """One that is measured, and what was measured of it."""
+    """A measured package with its results."""
 
     name: str
     drain: Callable[[str], Drained]
-    said: str = "leases, retries, receipts"
+    note: str = "leases, retries, receipts"
     version: str = ""
     levels: set[str] = field(default_factory=lambda: set(LEVELS))
-    """Those that can be set."""
+    """The levels that can be set."""
     rates: dict[str, list[float]] = field(default_factory=dict)
     locked: int = 0
 
     def measure(self, level: str) -> None:
-        """Once more, unless it cannot, or could not the last time."""
+        """Measure one round, unless the level cannot be set or failed before."""
         rates = self.rates.get(level, [])
         if level not in self.levels or 0.0 in rates:
             return
@@ -63,10 +63,10 @@ class Contender:
     def row(self) -> Row:
         locked = f"; {self.locked} × “database is locked”" if self.locked else ""
         cells = {f"{level}, jobs/s": self._cell(level) for level in LEVELS}
-        return {"name": self.name, "version": self.version, **cells, "to know": self.said + locked}
+        return {"name": self.name, "version": self.version, **cells, "to know": self.note + locked}
 
     def _cell(self, level: str) -> str:
-        """The median and the spread."""
+        """Return the median and the spread."""
         rates = self.rates.get(level)
         if not rates:
             return "–"
@@ -94,16 +94,16 @@ def ours() -> list[Contender]:
     }
     version = versions(sys.executable, "django-mqlite")
     return [
-        Contender(name=f"django-mqlite, {name}", drain=one, version=version)
-        for name, one in drains.items()
+        Contender(name=f"django-mqlite, {name}", drain=drain, version=version)
+        for name, drain in drains.items()
     ]
 
 
 def theirs(peer: Peer) -> Contender:
-    """Installed if it can be; else with the reason, and no level."""
-    contender = Contender(name=peer.name, drain=partial(drain_peer, peer), said=peer.said)
+    """Install a peer and return its contender; after a failure, it has the reason and no level."""
+    contender = Contender(name=peer.name, drain=partial(drain_peer, peer), note=peer.note)
     if refusal := prepare(peer):
-        contender.said, contender.levels = refusal, set()
+        contender.note, contender.levels = refusal, set()
     else:
         contender.version = versions(peer.python, peer.packages[0])
         contender.levels = {level for level, jobs in zip(LEVELS, peer.jobs, strict=True) if jobs}
@@ -111,7 +111,7 @@ def theirs(peer: Peer) -> Contender:
 
 
 def worker(threads: int, level: str) -> Drained:
-    """A real `runworker`; FULL is the default."""
+    """Drain with a real `runworker`; FULL is the default."""
     return Drained(rate=drain(1, threads, "FULL" if level == "default" else level)[0])
 
 
@@ -127,7 +127,7 @@ def loop(level: str) -> Drained:
 
 
 def drain_peer(peer: Peer, level: str) -> Drained:
-    """What its script says on its last line; it gives its worker's log to standard error."""
+    """Run the peer's script, which prints the rate last and its worker's log to standard error."""
     jobs = peer.jobs[LEVELS.index(level)]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DJANGO_")}
     with TemporaryDirectory(prefix="mqlite-benchmark-peer-") as directory:
@@ -147,7 +147,7 @@ def drain_peer(peer: Peer, level: str) -> Drained:
 def run_with_its_workers(
     command: list[str | Path], environment: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """What it has printed. Whatever it has started ends with it, or it would disturb the others."""
+    """Run a command and return its output; kill all processes that it has started."""
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -157,7 +157,7 @@ def run_with_its_workers(
         start_new_session=True,
     ) as script:
         try:
-            output, log = script.communicate(timeout=PATIENCE)
+            output, log = script.communicate(timeout=TIMEOUT)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(script.pid, signal.SIGKILL)

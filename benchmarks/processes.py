@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @contextmanager
 def running_worker(*arguments: str, quiet: bool = True) -> Iterator[Popen[str]]:
-    """`manage.py runworker` with these arguments; told to end when the block does."""
+    """Run `manage.py runworker` with these arguments; terminate it after the block."""
     with Popen(
         [sys.executable, "-m", "django", "runworker", "--skip-checks", *arguments],
         cwd=ROOT,
@@ -36,7 +36,7 @@ def running_worker(*arguments: str, quiet: bool = True) -> Iterator[Popen[str]]:
 
 
 def writers(processes: int, seconds: float) -> list[dict[str, Any]]:
-    """What so many writers tell that write at the same time: their `waits` (ms) and `errors`."""
+    """Run writers at the same time; return their `waits` (ms) and `errors`."""
     with ExitStack() as stack:
         started = [stack.enter_context(started_writer(seconds)) for _ in range(processes)]
         for writer in started:
@@ -59,11 +59,11 @@ def started_writer(seconds: float) -> Popen[str]:
 
 
 def wait_until(condition: Callable[[], T], worker: Popen[str] | None = None) -> T:
-    """The first true answer; RuntimeError if it takes too long or the worker ends before."""
+    """Return the first true result; raise RuntimeError after a timeout or if the worker ends."""
     deadline = time.monotonic() + 120
-    while not (answer := condition()):
+    while not (result := condition()):
         has_ended = worker is not None and worker.poll() is not None
         if has_ended or time.monotonic() > deadline:
-            raise RuntimeError("the worker has ended, or takes too long")
+            raise RuntimeError("the worker has ended or timed out")
         Event().wait(0.002)
-    return answer
+    return result

@@ -1,4 +1,4 @@
-"""Does a purge of 200,000 dead letters stop writers? Their waits without it and beside it."""
+"""Does a purge of 200,000 dead letters block writers? Their waits with and without it."""
 
 import time
 from threading import Event, Thread

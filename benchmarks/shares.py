@@ -1,4 +1,4 @@
-"""Who takes a worker's time: SQLite, Django and the verbs, or the threads?"""
+"""What uses a worker's time: SQLite, Django and the verbs, or the threads?"""
 
 import statistics
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from django_mqlite.verbs.settle import Settlement
 ROUNDS = 3
 THREADS = (1, 8, 64)
 CYCLES = {1: 1_000, 8: 400, 64: 80}
-"""How often a round completes and claims so many."""
+"""Exchanges per round, by the number of threads."""
 
 
 def run() -> list[Row]:
-    """Microseconds for a message; the last three columns add up to what the worker takes."""
+    """Return microseconds per message; the last three columns add up to the worker's time."""
     for queue in ("claim", "noop"):
         Queue.objects.create_queue(queue)
     floor = Floor()
@@ -35,7 +35,7 @@ def row(floor: Floor, put: Callable[[str], None], level: str, threads: int) -> R
         spent["bare"].append(bare(floor, threads))
         spent["verbs"].append(verbs(threads))
         spent["worker"].append(1e6 / drain(1, threads, level)[0])
-    bare_us, verbs_us, worker_us = (statistics.median(each) for each in spent.values())
+    bare_us, verbs_us, worker_us = (statistics.median(samples) for samples in spent.values())
     return {
         "name": f"1 × {threads}, {level}",
         "worker, µs": round(worker_us),
@@ -46,7 +46,7 @@ def row(floor: Floor, put: Callable[[str], None], level: str, threads: int) -> R
 
 
 def bare(floor: Floor, threads: int) -> float:
-    """The statements of a worker's transaction through the bare driver."""
+    """Time the statements of a worker's transaction through the bare driver."""
     leases = floor.claim("claim", threads)
 
     def cycle() -> None:
@@ -59,7 +59,7 @@ def bare(floor: Floor, threads: int) -> float:
 
 
 def verbs(threads: int) -> float:
-    """The same through the manager, in one thread that has nothing else to do."""
+    """Time the same work through the manager, in a single thread."""
     messages = Message.objects.claim("claim", limit=threads)
 
     def cycle() -> None:

@@ -1,8 +1,8 @@
-"""A producer and a worker for half an hour: does anything grow? `make soak MINUTES=30`
+"""Does anything grow while a producer and a worker run for half an hour? `make soak MINUTES=30`
 
-Not one of the scenarios: it takes as long as it is told. Samples of the worker's resident memory,
-descriptors and threads and of the size of the WAL, as minimum, median and maximum of the first and
-of the last third.
+Not a scenario, because its duration is an argument. It samples the worker's resident memory,
+descriptors and threads and the size of the WAL, and reports the minimum, median and maximum of the
+first and of the last third.
 """
 
 import argparse
@@ -30,7 +30,7 @@ Sample = dict[str, float]
 
 
 def soak(*, minutes: float, rate: int) -> dict[str, object]:
-    """Produce `rate` messages a second for so long; every one must be handled in the end."""
+    """Produce `rate` messages per second; each must be handled in the end."""
     from benchmarks.measure import surroundings  # noqa: PLC0415 - after setup
     from benchmarks.processes import running_worker  # noqa: PLC0415 - after setup
     from django_mqlite.models import Message, Queue  # noqa: PLC0415 - after setup
@@ -40,7 +40,7 @@ def soak(*, minutes: float, rate: int) -> dict[str, object]:
     with running_worker("--threads=8", f"--queues={','.join(QUEUES)}") as worker:
         found = produce_and_sample(psutil.Process(worker.pid), minutes=minutes, rate=rate)
         wait_until_empty(worker)
-    left = Message.objects.count()  # dead letters: nothing here may fail for good
+    left = Message.objects.count()  # dead letters: no message may fail
     return {
         "surroundings": surroundings(),
         **found,
@@ -72,7 +72,7 @@ def produce_and_sample(process: psutil.Process, *, minutes: float, rate: int) ->
 
 
 def produce(chance: random.Random, count: int) -> int:
-    """So many messages in one commit, some of them due a little later."""
+    """Enqueue messages in one commit, some of them due a little later."""
     from django.db import transaction  # noqa: PLC0415 - after setup
 
     from django_mqlite import enqueue  # noqa: PLC0415 - after setup
@@ -102,7 +102,7 @@ def sample(process: psutil.Process) -> Sample:
 
 
 def spread(samples: list[Sample]) -> dict[str, list[float]]:
-    """Minimum, median and maximum of each figure."""
+    """Return the minimum, median and maximum of each figure."""
     names = samples[0] if samples else []
     columns = {name: [one[name] for one in samples] for name in names}
     return {
@@ -123,9 +123,9 @@ def wait_until_empty(worker: subprocess.Popen[str]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long (30)")
-    parser.add_argument("--rate", type=int, default=50, help="messages a second (50)")
-    parser.add_argument("--output", type=Path, help="write the result there as JSON")
+    parser.add_argument("--minutes", type=float, default=30.0, help="duration (30)")
+    parser.add_argument("--rate", type=int, default=50, help="messages per second (50)")
+    parser.add_argument("--output", type=Path, help="write the result to this file as JSON")
     chosen = parser.parse_args()
     from benchmarks.__main__ import prepare  # noqa: PLC0415 - beside main() of that module
 

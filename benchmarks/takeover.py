@@ -1,4 +1,4 @@
-"""How soon a message is begun that another worker left, a foreign program wrote, or falls due."""
+"""How soon does a delivery start after a worker ends, a foreign commit, or a due time?"""
 
 import os
 import sqlite3
@@ -30,7 +30,7 @@ Row = dict[str, object]
 
 
 def run() -> list[Row]:
-    """Milliseconds from the event to the start of the next delivery."""
+    """Return milliseconds from each event to the start of the next delivery."""
     Queue.objects.create_queue("starts", lock_duration=60)
     return [
         row(
@@ -56,7 +56,7 @@ def row(name: str, spent: list[float]) -> Row:
 
 
 def taken_over(end: Callable[[Popen[str]], None], *options: str) -> float:
-    """From `end` of the worker that holds a message to the start of its next delivery."""
+    """Return the time from the end of a message's worker to the start of its next delivery."""
     with running_worker("--queues=starts", "--threads=1", *options) as first:
         message = Message.objects.enqueue("starts", {"seconds": 60})
         started(message.pk, delivery=1)
@@ -76,13 +76,15 @@ def kill_busy_child(supervisor: Popen[str]) -> None:
 
 
 def foreign_commits() -> list[float]:
-    """Plain SQL on a connection that knows nothing of us."""
+    """Enqueue with plain SQL on a connection without Django."""
     spent = []
     path = settings.DATABASES["default"]["NAME"]
     with running_worker("--queues=starts"), closing(sqlite3.connect(path)) as program:
         wait_until(lambda: bool(registered_workers("default")))
         for number in range(TIMES):
-            Event().wait(0.2 + 0.007 * (number % 15))  # it rests, and not in step with its polls
+            Event().wait(
+                0.2 + 0.007 * (number % 15)
+            )  # until it is idle, not in step with its polls
             with program:
                 ((id,),) = program.execute(FOREIGN_ENQUEUE).fetchall()
             committed = time.time_ns()
@@ -102,7 +104,7 @@ def schedules() -> list[float]:
 
 
 def started(id: int, *, delivery: int) -> int:
-    """When the handler of this delivery began, in nanoseconds; waits for it."""
+    """Wait for this delivery; return its start in nanoseconds."""
     return wait_until(lambda: starts().get((id, delivery), 0))
 
 

@@ -1,4 +1,4 @@
-"""What do tasks cost? Enqueue, bulk enqueue, and a claim beside 250,000 finished ones."""
+"""What do tasks cost to enqueue, alone and in bulk, and to claim beside 250,000 finished ones?"""
 
 import os
 
@@ -59,11 +59,11 @@ def fill() -> None:
         cursor.execute(FILL, values)
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    os.sync()  # what was filled in is not to be paid for by what is measured
+    os.sync()  # keep the writes of the setup out of the measurement
 
 
 def measure(label: str) -> list[Figure]:
-    """Ten ready tasks; one of them is claimed, and comes back for the next round."""
+    """Claim one of ten ready tasks and return it to the queue after each round."""
     results = nothing.using(max_attempts=ROUNDS).enqueue_many([Draft() for _ in range(READY)])
     claims, looks = [], []
     for number in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""How fast does a real `runworker` drain no-ops? By processes and threads, with its commits."""
+"""How fast does `runworker` drain no-ops, by processes and threads, and with how many commits?"""
 
 import os
 import statistics
@@ -24,7 +24,7 @@ COUNT_COMMITS = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').rea
 
 
 def run() -> list[Row]:
-    """Interleaved rounds of each setup; `commits/1,000` is per 1,000 messages."""
+    """Measure alternating rounds of each setup; `commits/1,000` is per 1,000 messages."""
     Queue.objects.create_queue("noop")
     setups = [(*setup, level) for level in ("FULL", "NORMAL") for setup in SETUPS]
     drained = {setup: [] for setup in setups}
@@ -45,7 +45,7 @@ def row(processes: int, threads: int, level: str, rounds: list[tuple[float, floa
 
 
 def drain(processes: int, threads: int, synchronous: str) -> tuple[float, float]:
-    """Messages a second, and commits per 1,000: a backlog, for a worker that waits for it."""
+    """Drain a backlog; return messages per second and commits per 1,000 messages."""
     os.environ["MQLITE_BENCHMARK_SYNCHRONOUS"] = synchronous
     queue = Queue.objects.get(name="noop")
     queue.pause()
@@ -58,15 +58,15 @@ def drain(processes: int, threads: int, synchronous: str) -> tuple[float, float]
         queue.resume()
         wait_until(lambda: not Message.objects.filter(queue="noop").exists(), worker)
         spent = time.perf_counter() - began
-        counted = commits() - before - 1  # the resuming
+        counted = commits() - before - 1  # without the commit of resume()
     os.environ["MQLITE_BENCHMARK_SYNCHRONOUS"] = "FULL"
     return BACKLOG / spent, counted * 1000 / BACKLOG
 
 
 def commits() -> int:
-    """How many commits the file has seen since it was opened first.
+    """Return the number of commits since the file was first opened.
 
-    Read by a process of its own: here the closing would drop the locks that SQLite holds.
+    Another process reads it, because closing the file here would drop SQLite's locks.
     """
     index = f"{connection.settings_dict['NAME']}-shm"
     found = subprocess.run(

@@ -1,4 +1,4 @@
-"""Do writers starve? Eight processes enqueue beside a busy worker, on both engines."""
+"""Do writers starve when eight processes enqueue beside a busy worker, on both engines?"""
 
 import os
 from typing import Any
@@ -29,7 +29,7 @@ def run() -> list[Row]:
 
 
 def measure(engine: str) -> list[Told]:
-    """What the writers tell; each has a timeout of 5 s, at FULL, and the worker 8 threads."""
+    """Return the results of the writers; their timeout is 5 s, and the worker has 8 threads."""
     os.environ["MQLITE_BENCHMARK_ENGINE"] = engine
     try:
         with running_worker("--queues=noop", "--threads=8"):

@@ -1,4 +1,4 @@
-"""The shop's processes: started together, watched, and always ended."""
+"""The shop's processes: start them together, watch them, and always stop them."""
 
 import os
 import signal
@@ -18,12 +18,12 @@ LINES_OF_TAIL = 30
 
 
 class Trouble(Exception):
-    """Something did not go as it must; the text is for people."""
+    """An error of the demo; its text is shown to the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """A process of ours. Its output goes to `log`, or to our own output if there is none."""
+    """A child process. Its output goes to `log`, or to the output of this process without one."""
 
     name: str
     popen: subprocess.Popen[bytes]
@@ -47,7 +47,7 @@ class Child:
 
 @dataclass(slots=True)
 class Processes:
-    """Starts children and, as a context manager, ends those that are still there."""
+    """A context manager that starts child processes and terminates them at the end."""
 
     log_directory: Path | None = None
     children: list[Child] = field(default_factory=list)
@@ -58,7 +58,9 @@ class Processes:
     def __exit__(self, *_: object) -> None:
         for child in self.children:
             if child.is_running:
-                child.popen.send_signal(signal.SIGCONT)  # one that is stopped could not end
+                child.popen.send_signal(
+                    signal.SIGCONT
+                )  # a stopped process would not handle SIGTERM
                 child.popen.terminate()
         for child in self.children:
             try:
@@ -68,7 +70,7 @@ class Processes:
                 child.popen.wait()
 
     def start(self, name: str, *arguments: str) -> Child:
-        """Run `python -m arguments`, in a session of its own: Ctrl-C is for us to pass on."""
+        """Run `python -m arguments` in a new session, so that Ctrl-C reaches only this process."""
         log = self.log_directory / f"{name.replace(' ', '-')}.log" if self.log_directory else None
         output = log.open("wb") if log else None
         popen = subprocess.Popen(
@@ -87,32 +89,32 @@ class Processes:
         return child
 
     def check(self) -> None:
-        """Raise Trouble if a child has ended that should be at work."""
+        """Raise Trouble if a child has ended unexpectedly."""
         for child in self.children:
             if not child.is_running:
                 code = child.popen.returncode
                 raise Trouble(f"The {child.name} ended with {code}.\n{child.tail()}")
 
     def forget(self, child: Child) -> None:
-        """Its end is known and wanted."""
+        """Stop watching a child whose end is expected."""
         self.children.remove(child)
 
     def wait_until(
         self, condition: Callable[[], bool], *, what: str, seconds: float = 120, every: float = 0.1
     ) -> None:
-        """Ask until the condition holds; Trouble if a child ends or `seconds` go by before."""
+        """Wait for the condition; raise Trouble if a child ends or after `seconds`."""
         deadline = monotonic() + seconds
         while not condition():
             self.check()
             if monotonic() > deadline:
                 tails = "\n".join(child.tail() for child in self.children)
-                raise Trouble(f"Waited {seconds:.0f} s in vain for {what}.\n{tails}")
+                raise Trouble(f"Timed out after {seconds:.0f} s of waiting for {what}.\n{tails}")
             Event().wait(every)
 
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGINT raise KeyboardInterrupt, also where a shell has INT ignored."""
+    """Raise KeyboardInterrupt on SIGTERM and SIGINT, even if the shell ignores SIGINT."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -24,7 +24,7 @@ TO_DO = """
      {url}admin/django_mqlite/deadletter/
   4. Correct the card:      {url}admin/shop/order/
      and redrive the message: select it among the dead letters, choose "Redrive", confirm.
-  5. Everything at a glance: {url}admin/django_mqlite/queue/
+  5. Overview of all queues: {url}admin/django_mqlite/queue/
 
   Ctrl-C ends the shop and the worker. The database stays: {database}
 """
@@ -32,7 +32,7 @@ TO_DO = """
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m example_project.serve", description=__doc__)
-    parser.add_argument("--port", type=int, default=8000, help="of the shop (8000)")
+    parser.add_argument("--port", type=int, default=8000, help="port of the shop (8000)")
     port = parser.parse_args().port
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
     django.setup()
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def serve(port: int) -> None:
-    """Until interrupted; Trouble if the shop or the worker ends by itself."""
+    """Run until interrupted; raise Trouble if the shop or the worker ends."""
     check_free(port)
     call_command("migrate", verbosity=0)
     user, password = admin_login()
@@ -76,7 +76,7 @@ def check_free(port: int) -> None:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
         raise Trouble(
-            f"Port {port}: {error.strerror}. Name another one: make serve PORT={port + 1}"
+            f"Port {port}: {error.strerror}. Choose another port: make serve PORT={port + 1}"
         ) from error
 
 
@@ -89,7 +89,7 @@ def answers(port: int) -> bool:
 
 
 def admin_login() -> tuple[str, str]:
-    """The name and the new password of a superuser made for looking around."""
+    """Return the name and a new password of the demo superuser, which is created if missing."""
     password = secrets.token_urlsafe(9)
     user, _ = get_user_model().objects.get_or_create(
         username="demo", defaults={"is_staff": True, "is_superuser": True}

@@ -1,4 +1,4 @@
-"""Settings of the shop. What django-mqlite needs comes first; the rest is any Django project's."""
+"""Settings of the shop. Those for django-mqlite come first; the others are usual in Django."""
 
 import os
 from pathlib import Path
@@ -30,9 +30,9 @@ DATABASES = {
 MQLITE = {
     "QUEUES": {
         "order-events": {
-            # The events of one customer are handled one after the other, in their order.
+            # The events of one customer are handled one at a time, in order.
             "ordering_mode": "group_fifo",
-            # Short, so that one sees a message come back after its worker was killed.
+            # Short, so that a message soon returns after its worker was killed.
             "lock_duration": 5,
             "max_delivery_count": 3,
             "backoff_base": 0.2,

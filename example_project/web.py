@@ -10,12 +10,14 @@ from .wsgi import application
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
+    parser.add_argument("--port", type=int, default=8000, help="0 chooses a free port (8000)")
     port = parser.parse_args().port
     try:
         server = waitress.create_server(application, host="127.0.0.1", port=port, threads=4)
     except OSError as error:
-        sys.exit(f"Cannot listen on port {port}: {error.strerror}. Name another one with --port.")
+        sys.exit(
+            f"Cannot listen on port {port}: {error.strerror}. Choose another port with --port."
+        )
     print(f"serving http://127.0.0.1:{server.effective_port}/", flush=True)
     server.run()
 

@@ -1,4 +1,4 @@
-"""dj-queue's own runtime, one worker process; tuned: eight threads, a quick poll."""
+"""dj-queue's own runtime, one worker process; tuned: eight threads, a short poll interval."""
 
 from django_drain import enqueue_tasks, print_rate, set_up
 

@@ -1,4 +1,4 @@
-"""What the scripts of the Django peers share: a project, its tasks, and a worker that is timed."""
+"""Shared code of the Django peers: a project, its tasks, and a timed worker."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ directory, jobs, level = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
 
 def set_up(apps, backend=""):
-    """The project with its tables."""
+    """Create the tables of the project."""
     os.environ |= {
         "PEER_DIRECTORY": directory,
         "PEER_LEVEL": level,
@@ -29,7 +29,7 @@ def set_up(apps, backend=""):
 
 
 def enqueue_tasks():
-    """All in one commit: what is timed is the worker."""
+    """Enqueue all tasks in one commit, because only the worker is timed."""
     from django.db import transaction
     from django_jobs import noop
 
@@ -39,7 +39,7 @@ def enqueue_tasks():
 
 
 def print_rate(*command):
-    """Start the worker; print jobs a second, from the first to the last; its log to stderr."""
+    """Run the worker; print jobs per second to standard output and its log to stderr."""
     with open(f"{directory}/log", "wb") as log:
         worker = subprocess.Popen(
             [sys.executable, "-m", "django", *command],
@@ -59,20 +59,20 @@ def print_rate(*command):
 
 
 def wait_until(count):
-    """How many have run, as soon as `count` have."""
+    """Wait until `count` jobs have run; return their number."""
     since = time.monotonic()
     seen = 0
     while (ran := os.path.getsize(f"{directory}/ran")) < count:
         if ran > seen:
             seen, since = ran, time.monotonic()
         if time.monotonic() - since > PATIENCE:
-            raise SystemExit(f"{ran} of {jobs} jobs have run, and no more")
+            raise SystemExit(f"only {ran} of {jobs} jobs have run")
         time.sleep(0.002)
     return ran
 
 
 def end(worker):
-    """Ask it, then kill it; whoever runs the script kills what the worker has left behind."""
+    """Terminate the worker, then kill it; the caller of the script kills its children."""
     worker.terminate()
     try:
         worker.wait(10)

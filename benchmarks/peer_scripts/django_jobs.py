@@ -1,4 +1,4 @@
-"""The job as a task, in a module of its own: it needs the settings."""
+"""The job as a task, in a separate module because it needs the settings."""
 
 import django_project
 

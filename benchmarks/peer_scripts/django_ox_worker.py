@@ -1,4 +1,4 @@
-"""django-ox's own worker; tuned: eight threads, a quick poll."""
+"""django-ox's own worker; tuned: eight threads, a short poll interval."""
 
 from django_drain import enqueue_tasks, level, print_rate, set_up
 

@@ -46,5 +46,5 @@ RAN = os.open(
 
 
 def noop(body):
-    """The job: a byte for each that ran, so that nobody has to ask the peer's database."""
+    """Write a byte for each job, so that the peer's database need not be queried."""
     os.write(RAN, b".")

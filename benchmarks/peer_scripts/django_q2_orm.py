@@ -1,4 +1,4 @@
-"""django-q2's own cluster with one worker on the ORM broker; tuned: a quick poll, bulk."""
+"""django-q2's own cluster with one worker on the ORM broker; tuned: a short poll interval, bulk."""
 
 from django_drain import jobs, print_rate, set_up
 

@@ -1,4 +1,4 @@
-"""django-tasks-db's own worker; tuned: it does not rest between two looks."""
+"""django-tasks-db's own worker; tuned: no pause between two polls."""
 
 from django_drain import enqueue_tasks, level, print_rate, set_up
 

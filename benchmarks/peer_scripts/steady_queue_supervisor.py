@@ -1,4 +1,4 @@
-"""steady-queue's own supervisor, one worker process; tuned: eight threads, a quick poll."""
+"""steady-queue's own supervisor, one worker process; tuned: eight threads, a short poll."""
 
 from django_drain import enqueue_tasks, print_rate, set_up
 

@@ -1,4 +1,4 @@
-"""The eight tables, in SQL: Django cannot say STRICT, and partial indexes are the design.
+"""The eight tables in raw SQL, because Django cannot create STRICT tables and their triggers.
 
 A later migration must never let Django rebuild one of these tables (its copy would not be STRICT
 and would lose the triggers): add columns with `ALTER TABLE … ADD COLUMN` in raw SQL. The golden
@@ -50,13 +50,13 @@ CREATE TABLE mqlite_subscriptions (
 ) STRICT
 """
 
-# AUTOINCREMENT: ids are never reused, so an old reference can never mean a new message.
+# AUTOINCREMENT: ids are never reused, so an old reference cannot point to a new message.
 #
-# `line` is what the message keeps its place in: its group, '' in a strict_fifo queue (a line of
-# the whole queue), NULL for none. `blocked` is 1 behind another unfinished message of the line.
+# `line` names the ordered line of the message: its group, '' in a strict_fifo queue (one line for
+# the whole queue), NULL for no order. `blocked` is 1 behind another unfinished message of the line.
 # The triggers keep exactly one unblocked message, the head, per line, and a unique index makes a
-# second one impossible. So a claim looks at heads only, however long the lines are: probing for
-# earlier messages at claim time costs a walk over every message of a blocked group.
+# second one impossible. A claim therefore reads only heads, however long the lines are. Searching
+# for earlier messages at claim time would read every message of a blocked group.
 MESSAGES = """
 CREATE TABLE mqlite_messages (
     id                      INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -115,7 +115,7 @@ CREATE TABLE mqlite_dedup (
 ) STRICT, WITHOUT ROWID
 """
 
-# The message first: keyed by the random token the index would be written all over the file.
+# The message id comes first: inserts by random token would write to pages all over the file.
 RECEIPTS = """
 CREATE TABLE mqlite_settlement_receipts (
     message    INTEGER NOT NULL,
@@ -162,10 +162,10 @@ CREATE TABLE mqlite_access_keys (
 ) STRICT
 """
 
-# One partial index per question, so that finished and parked rows do not exist for the claim.
+# One partial index per query, so that a claim never reads finished or deferred rows.
 #
-# `state` at the end of those that are counted and listed: SQLite looks it up in the row otherwise,
-# although the index says it, and a count over a million rows takes three times as long.
+# Indexes for counts and lists end with `state`. Without it SQLite reads the state from the row,
+# although the index condition implies it, and counting a million rows takes three times as long.
 INDEXES = [
     # claim; depth of the active backlog
     """
@@ -183,13 +183,13 @@ INDEXES = [
     CREATE INDEX mqlite_messages_scheduled ON mqlite_messages (queue, visible_at, id, state)
      WHERE state = 'scheduled'
     """,
-    # set aside
+    # deferred messages
     """
     CREATE INDEX mqlite_messages_deferred ON mqlite_messages (queue, id, state)
      WHERE state = 'deferred'
     """,
-    # browsing, redrive and retention of dead letters, oldest death first; those of a reason are
-    # looked for in it without reading the rows
+    # lists, redrive and retention of dead letters, oldest death first; a filter by reason reads
+    # only the index
     """
     CREATE INDEX mqlite_messages_dead ON mqlite_messages (queue, finished_at, id, state,
                                                           dead_letter_reason)
@@ -201,38 +201,38 @@ INDEXES = [
                                                           dead_letter_reason)
      WHERE state = 'dead_lettered'
     """,
-    # how many are completed, and since when
+    # number and age of completed messages
     """
     CREATE INDEX mqlite_messages_completed ON mqlite_messages (queue, finished_at, id, state)
      WHERE state = 'completed'
     """,
-    # retention of completed messages, each for its own time
+    # retention of completed messages, each with its own time
     """
     CREATE INDEX mqlite_messages_kept ON mqlite_messages (kept_until)
      WHERE state = 'completed'
     """,
-    # time to live; a live lease is left to end
+    # time to live; a locked message expires only after its lease
     """
     CREATE INDEX mqlite_messages_expiring ON mqlite_messages (expires_at)
      WHERE expires_at > 0 AND state IN ('active', 'deferred', 'scheduled')
     """,
-    # the head of each line: one, or the write fails
+    # the head of each line; a second one fails the write
     """
     CREATE UNIQUE INDEX mqlite_messages_head ON mqlite_messages (queue, line)
      WHERE line IS NOT NULL AND blocked = 0
        AND state IN ('active', 'locked', 'deferred', 'scheduled')
     """,
-    # who is next in a line
+    # next message of a line
     """
     CREATE INDEX mqlite_messages_waiting ON mqlite_messages (queue, line, id)
      WHERE blocked = 1
     """,
-    # look-up by public id
+    # lookup by message id
     """
     CREATE INDEX mqlite_messages_message_id ON mqlite_messages (message_id)
      WHERE message_id IS NOT NULL
     """,
-    # search; written once when a message comes and once when it goes, if it has such a thing
+    # search; written only for messages with a value, once at insert and once at delete
     """
     CREATE INDEX mqlite_messages_correlation_id ON mqlite_messages (correlation_id)
      WHERE correlation_id IS NOT NULL
@@ -264,7 +264,7 @@ TRIGGERS = [
                               AND state IN ('active', 'locked', 'deferred', 'scheduled'));
     END
     """,
-    # The head is gone: the next in line takes its place.
+    # When the head is deleted, the next message of the line becomes the head.
     """
     CREATE TRIGGER mqlite_line_leave AFTER DELETE ON mqlite_messages
     WHEN OLD.line IS NOT NULL AND OLD.blocked = 0
@@ -275,7 +275,7 @@ TRIGGERS = [
                       WHERE queue = OLD.queue AND line = OLD.line AND blocked = 1);
     END
     """,
-    # The same when it stays as a finished row.
+    # The same when the head is kept as a finished row.
     """
     CREATE TRIGGER mqlite_line_finish AFTER UPDATE OF state ON mqlite_messages
     WHEN OLD.line IS NOT NULL AND OLD.blocked = 0
@@ -287,9 +287,9 @@ TRIGGERS = [
                       WHERE queue = OLD.queue AND line = OLD.line AND blocked = 1);
     END
     """,
-    # A line is led by its first message unless a later one is at work. A dead letter that returns
-    # therefore goes ahead of a later head that is not at work, and a head that comes back from a
-    # failed delivery stands behind a dead letter that returned in the meantime.
+    # The head of a line is its first message unless a later one is locked or deferred. A redriven
+    # dead letter therefore replaces a later head that is neither, and a head that returns from a
+    # failed delivery waits behind an earlier dead letter that was redriven in the meantime.
     """
     CREATE TRIGGER mqlite_line_return AFTER UPDATE OF state ON mqlite_messages
     WHEN NEW.line IS NOT NULL

@@ -1,1 +1,1 @@
-"""The main job under fire: `python -m example_project.demo`."""
+"""A demo with failures: `python -m example_project.demo`."""

@@ -15,7 +15,7 @@ from .customers import Plan
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m example_project.demo", description=__doc__)
-    parser.add_argument("--orders", type=int, default=1000, help="how many to place (1000)")
+    parser.add_argument("--orders", type=int, default=1000, help="number of orders to place (1000)")
     orders = parser.parse_args().orders
     if orders < 50:
         parser.error("--orders: 50 is the least with which a worker can be killed in the middle")
@@ -26,7 +26,7 @@ def main() -> int:
             print(trouble, file=sys.stderr)
             return 1
         except KeyboardInterrupt:
-            print("Interrupted; every process is ended.", file=sys.stderr)
+            print("Interrupted; all processes were stopped.", file=sys.stderr)
             return 130
 
 

@@ -1,8 +1,8 @@
-"""The accounting: what the customers were told against what the database holds.
+"""An audit that compares the answers to the customers with the contents of the database.
 
-The two sides know nothing of each other. Orders are matched by the reference that the customer
-chose: a rolled-back order's id is given to the next order, so by ids alone a message left behind
-would seem to have an order.
+The two sides are independent. Orders are matched by the reference that the customer chose: the id
+of a rolled-back order is reused for the next order, so a message left behind by the rollback would
+seem to belong to that order.
 """
 
 from collections import Counter
@@ -23,19 +23,19 @@ class MessageFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything there is to compare; orders are named by their reference."""
+    """The data to compare; orders are identified by their reference."""
 
     plan: Plan
-    # What the customers say.
+    # From the customers.
     answers: Sequence[Answer]
     surprises: Sequence[str]
-    # What the database says.
+    # From the database.
     order_ids: Mapping[str, int]
     payments: Sequence[str]
     messages: Sequence[MessageFact]
     handlings: Mapping[str, Sequence[str]]
     taken_from_stock: int
-    # What happened in between: the killed worker with its leases, the dead letters with errors.
+    # From the run: the killed worker with its leases, and the dead letters with their errors.
     victim: str
     leased_by_victim: set[str]
     dead_letters: Mapping[str, Sequence[str]]
@@ -44,7 +44,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The numbers of the table, and all that is wrong with them."""
+    """The numbers of the table, and the faults."""
 
     placed: int
     rolled_back: int
@@ -58,7 +58,7 @@ class Account:
 
 
 def audit(evidence: Evidence) -> Account:
-    """Count, and find every fault."""
+    """Return the counts and all faults."""
     accepted = _references(evidence, ACCEPTED)
     sold_out = _references(evidence, SOLD_OUT)
     return Account(
@@ -85,7 +85,7 @@ def _references(evidence: Evidence, status: int) -> set[str]:
 
 
 def _lost(evidence: Evidence, accepted: set[str]) -> set[str]:
-    """Orders a customer was thanked for that are not there, or were not handled to the end."""
+    """Return accepted orders that are missing or were not handled completely."""
     completed = {m.reference for m in evidence.messages if m.state == "completed"}
     return accepted - (
         set(evidence.order_ids) & set(evidence.payments) & set(evidence.handlings) & completed
@@ -159,7 +159,7 @@ def _faults_of_recovery(evidence: Evidence) -> Iterator[str]:
         yield "the killed worker held no lease: its death proves nothing"
     for reference in evidence.leased_by_victim:
         if set(evidence.handlings.get(reference, ())) <= {evidence.victim}:
-            yield f"nobody took over from the killed worker: {reference}"
+            yield f"no worker took over from the killed worker: {reference}"
     workers = {worker for workers in evidence.handlings.values() for worker in workers}
     if len(workers) < 2:
         yield "only one worker did anything"

@@ -1,4 +1,4 @@
-"""What the database knows, asked through the models as any other program would."""
+"""Queries of the database through the models."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ UNFINISHED = [State.ACTIVE, State.LOCKED, State.SCHEDULED, State.DEFERRED]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFact:
-    """A lease that somebody holds, and whether the work under it is done already."""
+    """A live lease; `is_handled` is True if the handler of its message has finished."""
 
     reference: str
     worker: str
@@ -55,18 +55,18 @@ def is_drained() -> bool:
 
 
 def at_work() -> int:
-    """How many messages are handled now or wait for a worker, and for nothing else."""
+    """Return the number of messages that are locked or ready for a worker."""
     return Message.objects.filter(state__in=[State.ACTIVE, State.LOCKED]).count()
 
 
 def are_finished(references: Sequence[str]) -> bool:
-    """Whether each of these messages is completed or a dead letter."""
+    """Return True if each of these messages is completed or a dead letter."""
     unfinished = Message.objects.filter(state__in=UNFINISHED, message_id__in=references)
     return not unfinished.exists()
 
 
 def leases_of(pid: int) -> list[LeaseFact]:
-    """What the worker with this process id holds; a worker's name is host:pid:chance."""
+    """Return the leases of the worker with this process id; its name is host:pid:random."""
     held = Message.objects.filter(state=State.LOCKED, locked_by__contains=f":{pid}:")
     handled = Handling.objects.filter(order__reference__in=[m.message_id for m in held])
     references = {str(ref) for ref in handled.values_list("order__reference", flat=True)}
@@ -90,7 +90,7 @@ def payments() -> list[str]:
 
 
 def correct_cards() -> int:
-    """Replace each declined card by a valid one; return how many there were."""
+    """Replace each declined card by a valid one; return the number."""
     declined = Order.objects.filter(card=Order.Card.DECLINED)
     return declined.update(card=Order.Card.VALID)
 
@@ -110,7 +110,7 @@ def handlings() -> dict[str, list[str]]:
 
 
 def errors_by_reference(letters: Iterable[DeadLetter]) -> dict[str, list[str]]:
-    """The classes of the errors that each of them died of."""
+    """Return the classes of the errors of each dead letter."""
     return {
         letter.message_id or "?": [error["class"] for error in letter.errors or []]
         for letter in letters

@@ -1,4 +1,4 @@
-"""Customers who order over HTTP and remember what they were told."""
+"""Customers who order over HTTP and record the answers."""
 
 import json
 import queue
@@ -20,7 +20,7 @@ SOLD_OUT = 409
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """An order as a customer wants to place it; the reference is the customer's own choice."""
+    """An order to place; the customer chooses its reference."""
 
     reference: str
     customer: int
@@ -30,7 +30,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The shop's answer, with the ids that it wrote, or wrote and rolled back."""
+    """The shop's answer, with the ids of its rows, which may have been rolled back."""
 
     wish: Wish
     status: int
@@ -40,7 +40,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How many orders are to be placed, and how many of what kind."""
+    """The number of orders to place, by kind."""
 
     orders: int
     poisonous: int
@@ -54,7 +54,7 @@ class Plan:
     def wishes(
         self, *, customers: Sequence[int], articles: Sequence[int], unicorn: int
     ) -> list[Wish]:
-        """In an order that is the same every time, so that a run can be repeated."""
+        """Return the orders in the same sequence each time, so that a run can be repeated."""
         chance = random.Random(1)
         ordered = [chance.choice(articles) for _ in range(self.orders)]
         cards = ["declined"] * self.poisonous + ["valid"] * (self.orders - self.poisonous)
@@ -75,7 +75,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Customers:
-    """Threads that place the wishes, each over one connection that it keeps."""
+    """Threads that place the orders, each over its own persistent connection."""
 
     port: int
     answers: list[Answer] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Customers:
     _threads: list[Thread] = field(default_factory=list)
 
     def start(self, wishes: Iterable[Wish]) -> None:
-        """Place these too; may be called while others are still being placed."""
+        """Place these orders too, even while others are being placed."""
         for wish in wishes:
             self._wishes.put(wish)
         threads = [Thread(target=self._order, daemon=True) for _ in range(THREADS)]
@@ -111,7 +111,7 @@ class Customers:
 
 
 class Visit:
-    """One customer's connection, with the cookie that Django's CSRF protection asks for."""
+    """One customer's connection, with the cookie that Django's CSRF protection requires."""
 
     def __init__(self, port: int) -> None:
         self._connection = HTTPConnection("127.0.0.1", port, timeout=30)

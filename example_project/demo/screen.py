@@ -1,4 +1,4 @@
-"""What a person sees while it runs: bars on a terminal, a line now and then elsewhere."""
+"""The output of the demo: progress bars on a terminal, occasional lines elsewhere."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ class Screen:
         self.console.print(escape(text), soft_wrap=True)
 
     def show(self, what: str, count: int, *, of: int) -> None:
-        """So far `count` of `of`."""
+        """Show the progress: `count` of `of`."""
         if self.console.is_terminal:
             if what not in self._tasks:
                 self._tasks[what] = self._progress.add_task(what, total=of)

@@ -21,11 +21,11 @@ from .screen import Screen
 
 QUEUE = "order-events"
 TRIES = 20
-"""So often the worker is stopped to look for a moment between its work and the completion."""
+"""Attempts to stop the worker between its work and the completion."""
 
 
 def play(plan: Plan, directory: Path, screen: Screen) -> Account:
-    """Everything, in a fresh database; Trouble if it comes to a halt."""
+    """Run the whole day in a new database; raise Trouble if it fails."""
     call_command("migrate", verbosity=0)
     try:
         with Processes(directory) as processes, screen.bars():
@@ -71,16 +71,16 @@ class Day:
         )
 
     def _open(self) -> None:
-        """Start the shop, and let orders pile up before the first worker comes."""
+        """Start the shop, and build up a backlog before the first worker starts."""
         self.shop = self.processes.start("shop", "example_project.web", "--port", "0")
         self.processes.wait_until(lambda: _port(self.shop) > 0, what="the shop to open")
         self.customers = Customers(_port(self.shop))
-        self.screen.say(f"The shop is open, and {self.plan.orders} orders are on their way.")
+        self.screen.say(f"The shop is open. The customers place {self.plan.orders} orders.")
         self._order(len(self.wishes) // 2)
         self._wait(lambda: self._accepted >= self.plan.orders // 3, "the first third of the orders")
 
     def _order(self, number: int) -> None:
-        """Let the customers place so many more of their wishes."""
+        """Let the customers place the next `number` orders."""
         self.customers.start(self.wishes[:number])
         del self.wishes[:number]
 
@@ -91,10 +91,10 @@ class Day:
         return worker
 
     def _kill(self, victim: Child) -> Sequence[books.LeaseFact]:
-        """SIGKILL the worker in the middle of its work; the leases it leaves behind.
+        """Send SIGKILL to the worker while it handles messages; return the leases that it held.
 
-        At best between the work and the completion, so that an order is handled twice. Workers
-        that are quicker than the customers get a few more orders: an idle one holds no lease.
+        If possible, kill it between the work and the completion, so that an order is handled twice.
+        If the workers are idle, place more orders: an idle worker holds no lease.
         """
         self._wait(lambda: books.handled() >= self.plan.orders // 4, "a quarter to be handled")
         tries = 0
@@ -119,24 +119,26 @@ class Day:
         self.processes.forget(victim)
         done = sum(lease.is_handled for lease in held)
         self.screen.say(
-            f"SIGKILL for {victim.name}, which holds {len(held)} leases "
-            f"and has not yet completed {done} messages it has handled."
+            f"SIGKILL to {victim.name}. It held {len(held)} leases and had not completed {done} "
+            "messages that it had handled."
         )
         return held
 
     def _recover(self, leases: Sequence[books.LeaseFact]) -> None:
-        """Let the others finish everything, with what the killed worker has left."""
+        """Let the other workers finish all messages, including those of the killed worker."""
         killed = monotonic()
         references = [lease.reference for lease in leases]
-        self._wait(lambda: books.are_finished(references), "the leases of the dead to run out")
-        self.screen.say(f"Its messages are dealt with {monotonic() - killed:.1f} s later.")
+        self._wait(
+            lambda: books.are_finished(references), "the leases of the killed worker to expire"
+        )
+        self.screen.say(f"Its messages were finished {monotonic() - killed:.1f} s later.")
         self._wait(
             lambda: self.customers.are_done and books.is_drained(),
             "the workers to handle the rest",
         )
 
     def _list_dead_letters(self) -> list[DeadLetter]:
-        self.screen.say("Nothing is left to do. These are dead letters:")
+        self.screen.say("All messages are finished. Dead letters:")
         letters = DeadLetter.objects.peek(QUEUE, limit=self.plan.orders)
         self.screen.list_dead_letters(letters)
         return letters
@@ -155,13 +157,13 @@ class Day:
         for worker in workers:
             worker.popen.send_signal(signal.SIGTERM)
         for worker in workers:
-            # One that is asked before it has come so far as to listen simply ends.
+            # SIGTERM ends a worker at once before its signal handlers are installed.
             if (code := _code_of(worker)) not in (0, -signal.SIGTERM):
                 raise Trouble(f"{worker.name} ended with {code} on SIGTERM.\n{worker.tail()}")
             self.processes.forget(worker)
 
     def _wait(self, condition: Callable[[], bool], what: str, *, every: float = 0.1) -> None:
-        """Wait, and show how far it has come."""
+        """Wait for the condition, and show the progress."""
 
         def shown() -> bool:
             if self.customers.surprises:
@@ -174,7 +176,7 @@ class Day:
         self.processes.wait_until(shown, what=what, every=every)
 
     def _is_idle(self) -> bool:
-        """Whether the workers have nothing to do until somebody orders again."""
+        """Return True if the workers are idle until the next order."""
         return self.customers.are_done and not books.at_work()
 
     @property
@@ -183,13 +185,13 @@ class Day:
 
 
 def _port(shop: Child) -> int:
-    """Where it listens; 0 while it has not said so."""
-    found = re.search(r"serving http://127\.0\.0\.1:(\d+)/", shop.output())
-    return int(found[1]) if found else 0
+    """Return the port of the shop, or 0 if it is not listening yet."""
+    match = re.search(r"serving http://127\.0\.0\.1:(\d+)/", shop.output())
+    return int(match[1]) if match else 0
 
 
 def _freeze(worker: Child) -> list[books.LeaseFact]:
-    """Stop the process and look: what it holds now, it still holds when it is killed next."""
+    """Stop the process and return its leases, which it still holds when it is killed next."""
     os.kill(worker.pid, signal.SIGSTOP)
     _, status = os.waitpid(worker.pid, os.WUNTRACED)
     if not os.WIFSTOPPED(status):
@@ -198,7 +200,7 @@ def _freeze(worker: Child) -> list[books.LeaseFact]:
 
 
 def _code_of(worker: Child) -> int | None:
-    """What it ended with; None if it is still there after a time in which it must have ended."""
+    """Return the exit code, or None if the worker has not ended after 30 seconds."""
     try:
         return worker.popen.wait(timeout=30)
     except subprocess.TimeoutExpired:

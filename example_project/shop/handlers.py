@@ -17,8 +17,8 @@ def charge(message: Message) -> None:
     hold the database's write lock. Delivery is at least once, so the provider gets the message's
     idempotency key and charges a card once even if this handler runs twice.
 
-    `CardDeclined` is not caught: banks decline for a moment too. The message is retried, and
-    becomes a dead letter until somebody has corrected the card and redrives it.
+    `CardDeclined` is not caught, because a decline can be temporary. The message is retried and
+    becomes a dead letter, which can be redriven after the card was corrected.
     """
     order = _get_order(message)
     payment.charge(order, idempotency_key=message.idempotency_key)

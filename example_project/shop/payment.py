@@ -8,7 +8,7 @@ class CardDeclined(Exception):
 
 
 def charge(order: Order, *, idempotency_key: str) -> Payment:
-    """Charge the order's card, or return the payment that has this key already.
+    """Charge the order's card, or return the existing payment with this key.
 
     The table stands for the provider's own records: like a real provider, it charges a card only
     once for one idempotency key.

@@ -109,7 +109,7 @@ def test_a_peer_that_cannot_be_installed_is_told_and_tried_again_the_next_time(m
     made, answers = making
     answers += [*codes, 0, 0]
 
-    assert prepare(PEERS[0]) == "could not be installed here"
+    assert prepare(PEERS[0]) == "could not be installed"
 
     assert prepare(PEERS[0]) == ""
     assert made[-2:] == ["venv", "pip"]
@@ -166,13 +166,13 @@ def test_a_peer_that_no_python_here_can_run_is_told_and_not_measured(monkeypatch
         "name": PEERS[0].name,
         "version": "",
         **dict.fromkeys(CELLS, "–"),
-        "to know": "needs Python 3.99, which is not here",
+        "to know": "needs Python 3.99, which is not installed",
     }
 
 
 def test_a_peer_that_failed_at_a_level_is_told_so_and_not_scored():
     answers = iter([Drained(rate=10.0), Drained(rate=0.0, locked=3)])
-    contender = Contender(name="peer", drain=lambda level: next(answers), said="no leases")
+    contender = Contender(name="peer", drain=lambda level: next(answers), note="no leases")
 
     for _ in range(3):
         contender.measure("FULL")

@@ -145,7 +145,7 @@ DOCTORED = {
     "a dead letter without its error": lambda e: {"dead_letters": {"poison": []}},
     "a dead letter was not redriven": lambda e: {"redriven": 0},
     "the killed worker held nothing": lambda e: {"leased_by_victim": set()},
-    "nobody took over": lambda e: {"handlings": {**e.handlings, "a": ["one"]}},
+    "no worker took over": lambda e: {"handlings": {**e.handlings, "a": ["one"]}},
     "only one worker": lambda e: {
         "handlings": {reference: ["two"] for reference in e.handlings},
     },
