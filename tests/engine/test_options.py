@@ -9,7 +9,8 @@ from django.db import OperationalError, transaction
 from django_mqlite.conf import sqlite_options
 from tests.support.engines import execute
 
-WAL, FULL = "wal", 2
+WAL = "wal"
+OFF, NORMAL, FULL = 0, 1, 2
 LIMIT = 64 * 1024 * 1024
 
 
@@ -26,49 +27,68 @@ def begin_statement(connection):
     return next(query["sql"] for query in connection.queries if query["sql"].startswith("BEGIN"))
 
 
-def test_defaults_are_wal_full_synchronous_and_immediate(open_database):
-    engine = open_database()
+@pytest.mark.parametrize(
+    ("options", "pragmas", "begin", "timeout"),
+    [
+        (
+            {},
+            {
+                "journal_mode": WAL,
+                "synchronous": FULL,
+                "journal_size_limit": LIMIT,
+                "foreign_keys": 1,
+            },
+            "BEGIN IMMEDIATE",
+            5,
+        ),
+        (
+            {
+                "journal_mode": "delete",
+                "synchronous": "Normal",
+                "journal_size_limit": 4096,
+                "transaction_mode": "exclusive",
+                "timeout": 0.5,
+                "init_command": "PRAGMA cache_size = -123; PRAGMA temp_store = MEMORY",
+            },
+            {
+                "journal_mode": "delete",
+                "synchronous": NORMAL,
+                "journal_size_limit": 4096,
+                "cache_size": -123,
+                "temp_store": 2,
+            },
+            "BEGIN EXCLUSIVE",
+            0.5,
+        ),
+        (
+            dict.fromkeys(
+                ("journal_mode", "synchronous", "journal_size_limit", "transaction_mode")
+            ),
+            {"journal_mode": "delete"},
+            "BEGIN",
+            5,
+        ),
+        (
+            {"init_command": "PRAGMA synchronous = OFF; PRAGMA busy_timeout = 5000"},
+            {"synchronous": OFF, "busy_timeout": 0},
+            "BEGIN IMMEDIATE",
+            5,
+        ),
+        (
+            sqlite_options(timeout=3, synchronous="NORMAL"),
+            {"journal_mode": WAL, "synchronous": NORMAL},
+            "BEGIN IMMEDIATE",
+            3,
+        ),
+    ],
+    ids=["defaults", "other values", "None", "init_command last", "Django's engine"],
+)
+def test_options_configure_the_connection(open_database, options, pragmas, begin, timeout):
+    engine = open_database(**options)
 
-    assert pragma(engine, "journal_mode") == WAL
-    assert pragma(engine, "synchronous") == FULL
-    assert pragma(engine, "journal_size_limit") == LIMIT
-    assert pragma(engine, "foreign_keys") == 1
-    assert begin_statement(engine) == "BEGIN IMMEDIATE"
-    assert engine.connection.timeout == 5
-
-
-def test_every_default_can_be_overridden(open_database):
-    engine = open_database(
-        journal_mode="delete",
-        synchronous="Normal",
-        journal_size_limit=4096,
-        transaction_mode="exclusive",
-        timeout=0.5,
-        init_command="PRAGMA cache_size = -123; PRAGMA temp_store = MEMORY",
-    )
-
-    assert pragma(engine, "journal_mode") == "delete"
-    assert pragma(engine, "synchronous") == 1
-    assert pragma(engine, "journal_size_limit") == 4096
-    assert pragma(engine, "cache_size") == -123
-    assert pragma(engine, "temp_store") == 2
-    assert begin_statement(engine) == "BEGIN EXCLUSIVE"
-    assert engine.connection.timeout == 0.5
-
-
-def test_none_leaves_the_choice_to_sqlite(open_database):
-    engine = open_database(
-        journal_mode=None, synchronous=None, journal_size_limit=None, transaction_mode=None
-    )
-
-    assert pragma(engine, "journal_mode") == "delete"
-    assert begin_statement(engine) == "BEGIN"
-
-
-def test_init_command_runs_after_the_other_options(open_database):
-    engine = open_database(init_command="PRAGMA synchronous = OFF")
-
-    assert pragma(engine, "synchronous") == 0
+    assert {name: pragma(engine, name) for name in pragmas} == pragmas
+    assert begin_statement(engine) == begin
+    assert engine.connection.timeout == timeout
 
 
 @pytest.mark.parametrize(
@@ -96,19 +116,6 @@ def test_invalid_option_is_refused_by_name(open_database, options, message):
 
     assert message in str(error.value)
     assert "DATABASES['engine']['OPTIONS']" in str(error.value)
-
-
-def test_busy_timeout_in_an_init_command_has_no_effect(open_database):
-    engine = open_database(init_command="PRAGMA busy_timeout = 5000")
-
-    assert pragma(engine, "busy_timeout") == 0
-
-
-def test_options_for_djangos_engine_are_accepted(open_database):
-    engine = open_database(**sqlite_options(timeout=3, synchronous="NORMAL"))
-
-    assert (pragma(engine, "journal_mode"), pragma(engine, "synchronous")) == (WAL, 1)
-    assert engine.connection.timeout == 3
 
 
 def test_check_same_thread_raises_djangos_warning(open_database):

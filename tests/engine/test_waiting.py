@@ -97,11 +97,6 @@ WAYS = [
 ]
 
 
-def assert_locked(error):
-    assert isinstance(error, OperationalError | Database.OperationalError)
-    assert str(error) == "database is locked"
-
-
 def wait_until_queued(connection):
     wait_until(lambda: connection.connection.writer_queue._queue, "the writer to queue up")
 
@@ -131,26 +126,23 @@ def test_writer_waits_for_another_thread(engine, write):
 
 @pytest.mark.parametrize("write", WAYS)
 @pytest.mark.parametrize("timeout", [0, 0.01])
-def test_wait_for_another_process_ends_at_the_timeout(open_database, write, timeout):
+@pytest.mark.parametrize("holder", ["process", "thread"])
+def test_wait_for_the_write_lock_ends_at_the_timeout(open_database, write, timeout, holder):
     engine = open_database(timeout=timeout)
     execute(engine, "CREATE TABLE t (a)")
+    is_thread = holder == "thread"
 
-    with write_lock_of_another_process(path_of(engine)):
-        assert_locked(Running(write, 1).end())
+    with (
+        transaction.atomic("engine")
+        if is_thread
+        else write_lock_of_another_process(path_of(engine))
+    ):
+        error = Running(write, 1).end()
 
+    assert isinstance(error, OperationalError | Database.OperationalError)
+    assert str(error) == "database is locked"
     assert stored(engine) == []
     assert Running(write, 1).end() is None, "the writer that gave up is still in the queue"
-
-
-@pytest.mark.parametrize("write", WAYS)
-def test_wait_for_another_thread_ends_at_the_timeout(open_database, write):
-    engine = open_database(timeout=0.01)
-    execute(engine, "CREATE TABLE t (a)")
-
-    with transaction.atomic("engine"):
-        assert_locked(Running(write, 1).end())
-
-    assert Running(write, 1).end() is None
 
 
 def test_deadlock_over_two_databases_ends_at_the_timeout(open_database):
