@@ -1,4 +1,4 @@
-"""The identity of a process, which neither a reused pid nor another container can have."""
+"""The identity of a process, which is unique across reused pids and containers."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ import psutil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """A process, wherever it runs; `started_at` in seconds, see _started_at()."""
+    """A process on this or another machine. `started_at` is in seconds, see _started_at()."""
 
     host: str
     boot_id: str
@@ -21,7 +21,7 @@ class ProcessIdentity:
 
     @property
     def is_here(self) -> bool:
-        """Whether this process could be seen if it were alive: same boot, same pid namespace."""
+        """True if the process, if alive, is visible here: same boot and same pid namespace."""
         return (self.boot_id, self.pid_namespace) == (boot_id(), pid_namespace())
 
     def is_gone(self, *, seen_at: int) -> bool:
@@ -35,8 +35,8 @@ class ProcessIdentity:
     def is_of_former_boot(self, *, seen_at: int) -> bool:
         """Return True if the process certainly ran on this machine before it was restarted.
 
-        The host name alone does not prove that: clones of a virtual machine share one. A process
-        that has written a heartbeat since this machine was started runs on another.
+        The host name alone does not prove it, because clones of a virtual machine share one. A
+        process that has written a heartbeat since this machine started runs on another machine.
         """
         known = not any(boot.startswith(NAMELESS) for boot in (self.boot_id, boot_id()))
         is_other_boot = known and self.boot_id != boot_id() and self.host == socket.gethostname()
@@ -44,19 +44,19 @@ class ProcessIdentity:
 
     @property
     def _has_successor(self) -> bool:
-        """Return whether another process has the pid by now, or the process is a zombie."""
+        """True if another process has the pid now, or the process is a zombie."""
         try:
             process = psutil.Process(self.pid)
             is_another = abs(_started_at(process) - self.started_at) > 2
             return is_another or process.status() == psutil.STATUS_ZOMBIE
-        except (psutil.Error, OSError):  # hidden from this user, or it has ended this very moment
+        except (psutil.Error, OSError):  # hidden from this user, or just ended
             return False
 
 
 def _exists(pid: int) -> bool:
-    """Ask the kernel: in /proc the processes of other users may be hidden."""
+    """Return True if the pid is in use. /proc may hide the processes of other users."""
     if os.name == "nt":
-        return psutil.pid_exists(pid)  # there a signal, even 0, would end it
+        return psutil.pid_exists(pid)  # on Windows, os.kill() with signal 0 would end the process
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -67,11 +67,11 @@ def _exists(pid: int) -> bool:
 
 
 def this_process() -> ProcessIdentity:
-    """The identity of the calling process."""
+    """Return the identity of the calling process."""
     return _process(os.getpid())
 
 
-@cache  # one entry, and one more in a forked process
+@cache  # by pid, so that a forked process does not reuse its parent's entry
 def _process(pid: int) -> ProcessIdentity:
     return ProcessIdentity(
         host=socket.gethostname(),
@@ -83,10 +83,10 @@ def _process(pid: int) -> ProcessIdentity:
 
 
 def _started_at(process: psutil.Process) -> float:
-    """Seconds from the boot to its start, or what its system remembers of its start.
+    """Return the start time of the process, on Linux in seconds since boot.
 
-    Linux counts from the boot, and psutil adds a boot time that moves whenever the wall clock is
-    set: by that every worker would be taken for another process, and lose its leases.
+    psutil adds the boot time, which changes whenever the wall clock is set. Every worker would then
+    be mistaken for another process and lose its leases.
     """
     if not psutil.LINUX:
         return process.create_time()
@@ -100,9 +100,9 @@ NAMELESS = "boot-of-"
 
 @cache
 def boot_id() -> str:
-    """Changes with every start of the machine and is the same in its containers.
+    """Return an id that changes with every boot and is the same in all containers of the machine.
 
-    Where the system tells no such thing, the name of the host stands for it.
+    If the system has none, it is derived from the host name.
     """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -124,7 +124,7 @@ def _earliest_boot_ms() -> int:
 
 @cache
 def pid_namespace() -> int:
-    """In which numbering of processes a pid means something; 0 where there is only one."""
+    """Return the id of the pid namespace of this process; 0 if the system has none."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:

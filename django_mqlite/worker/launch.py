@@ -1,4 +1,4 @@
-"""Starting of a worker: in this process, in several, or with a reload when the code changes."""
+"""Start a worker in one process, in several, or with automatic reloading."""
 
 import os
 import sys
@@ -23,71 +23,77 @@ logger = get_logger("django_mqlite.worker")
 def run_worker(
     options: WorkerOptions, handlers: Mapping[str, Handler], stop: Shutdown, *, processes: int = 1
 ) -> int:
-    """Work until asked to stop; the exit code. Leaves at once where a handler still runs then.
+    """Run until shutdown is requested; return the exit code.
 
-    Raises what the database failed with when there was no more hope.
+    If handlers are still running then, exit the process at once. If the database does not recover,
+    raise its error.
     """
     if processes > 1:
         return Supervisor(options, handlers, stop, processes=processes).run()
     return _exit_code(run_worker_process(options, handlers, stop), stop)
 
 
-def _exit_code(ended: ProcessResult, stop: Shutdown) -> int:
-    if ended.running:
-        # Handlers that did not end would keep the interpreter from ending, or crash it.
-        if ended.error:
-            logger.error("the worker ends: %s (%s)", ended.error, advice(ended.error))
-        stop.leave(ended.code)
-    if ended.error:
-        raise ended.error
-    return ended.code
+def _exit_code(result: ProcessResult, stop: Shutdown) -> int:
+    if result.running:
+        # A running handler would keep the interpreter from exiting, or crash it.
+        if result.error:
+            logger.error("the worker is exiting: %s (%s)", result.error, advice(result.error))
+        stop.exit_now(result.code)
+    if result.error:
+        raise result.error
+    return result.code
 
 
 def run_reloading(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Shutdown) -> int:
-    """For development: when a file of the project changes, drain and start anew in this process.
+    """Run a worker for development: when a file of the project changes, drain and restart.
 
-    The worker stays on the main thread, where signals arrive; only the watch is in another.
+    The worker runs on the main thread, because signals arrive there; another thread watches files.
     """
     changed, directory = Shutdown(), Path.cwd()
     reloader = autoreload.StatReloader()
-    seen = dict(reloader.snapshot_files())  # before anybody is told that we serve, and edits
+    # Taken before the worker logs that it serves, so that no later edit is missed.
+    mtimes = dict(reloader.snapshot_files())
     Thread(
-        target=_watch_files, args=(reloader, seen, changed, stop), name="mqlite-reload", daemon=True
+        target=_watch_files,
+        args=(reloader, mtimes, changed, stop),
+        name="mqlite-reload",
+        daemon=True,
     ).start()
-    ended = run_worker_process(options, handlers, stop)
+    result = run_worker_process(options, handlers, stop)
     if changed.requested:
-        logger.info("code has changed; starting anew")
-        os.chdir(directory)  # a handler may have left it, and the command line is relative to it
-        os.execv(sys.executable, autoreload.get_child_arguments())  # noqa: S606 - as we were started
-    return _exit_code(ended, stop)
+        logger.info("code has changed; restarting")
+        os.chdir(directory)  # a handler may have changed it, and the command line is relative
+        os.execv(sys.executable, autoreload.get_child_arguments())  # noqa: S606 - the original command line
+    return _exit_code(result, stop)
 
 
 def _watch_files(
-    reloader: autoreload.StatReloader, seen: dict[Path, float], changed: Shutdown, stop: Shutdown
+    reloader: autoreload.StatReloader, mtimes: dict[Path, float], changed: Shutdown, stop: Shutdown
 ) -> None:
     while not stop.wait(reloader.SLEEP_TIME):
-        now = dict(reloader.snapshot_files())
-        if any(seen.get(path, mtime) != mtime for path, mtime in now.items()):
+        current = dict(reloader.snapshot_files())
+        if any(mtimes.get(path, mtime) != mtime for path, mtime in current.items()):
             changed.request()
             stop.request()
-        seen = {**seen, **now}
+        mtimes = {**mtimes, **current}
 
 
 def wait_for_other_machine(using: str, stop: Shutdown) -> None:
-    """Wait while a worker of another machine is alive on the file: the two would corrupt it.
+    """Wait while a worker of another machine uses the file, because both would corrupt it.
 
-    SQLite's locks do not reach from one machine to another. A registration is over a minute after
-    its last sign of life.
+    SQLite's locks do not work across machines. A registration expires a minute after its last
+    heartbeat.
     """
-    told = False
+    is_logged = False
     while (other := other_machine(using)) is not None:
-        if not told:
+        if not is_logged:
             logger.error(
-                "worker %s of another machine (%s) uses this file; waiting till it is gone. SQLite "
-                "cannot be shared by machines; if it is not, say --ignore-other-machines",
+                "worker %s on another machine (%s) uses this database file; waiting until it has "
+                "ended. Machines cannot share a SQLite file. If they do not share it, start the "
+                "worker with --ignore-other-machines",
                 other.worker,
                 other.host,
             )
-            told = True
+            is_logged = True
         if stop.wait(1.0):
             return

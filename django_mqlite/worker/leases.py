@@ -21,34 +21,37 @@ from .executor import overdue_error
 from .pool import Pool
 from .shutdown import Shutdown
 
-LONGEST_RENEWAL_INTERVAL = 1.0
-"""Seconds; less where leases are short."""
+LONGEST_SUPERVISED_INTERVAL = 1.0
+"""Maximum seconds between two checks by the supervisor; short leases are checked more often."""
 
 
 class SupervisedLeases:
-    """A child renews at a third of the lease; what has less than a third left is renewed here."""
+    """Renew, from the supervisor, leases that the children failed to renew in time.
+
+    A child renews a lease when a third of it has passed; the supervisor, when a third is left.
+    """
 
     def __init__(self, using: str, handlers: Mapping[str, Handler]) -> None:
-        self.rest = LONGEST_RENEWAL_INTERVAL
+        self.check_interval = LONGEST_SUPERVISED_INTERVAL
         self._using = using
         self._handlers = handlers
 
     def renew(self, workers: Sequence[str]) -> set[str]:
-        """Renew what is about to run out; the workers that run a handler beyond its timeout.
+        """Renew leases that expire soon; return the workers with a handler over its timeout.
 
-        A coroutine has some time more, in which its own process cancels it. A read where nothing is
-        to be done. Asked so often that a third of the shortest lease is enough.
+        A coroutine has a grace period, in which its own process cancels it. Only reads if no lease
+        expires soon. `check_interval` is short enough for a third of the shortest lease.
         """
         held = held_leases(self._using, workers)
         late = [lease.lease for lease in held if lease.is_late and not self._is_overdue(lease)]
         if late:
             Message.objects.db_manager(self._using).renew_leases(late)
         shortest = min((lease.lock_duration_ms for lease in held), default=6_000)
-        self.rest = min(LONGEST_RENEWAL_INTERVAL, shortest / 6_000)
+        self.check_interval = min(LONGEST_SUPERVISED_INTERVAL, shortest / 6_000)
         return {lease.worker for lease in held if self._is_overdue(lease, grace=True)}
 
     def within_timeout(self, worker: str) -> list[Lease]:
-        """The leases of a worker whose handlers have not had their time."""
+        """Return the leases of a worker whose handlers have not exceeded their timeout."""
         held = held_leases(self._using, [worker])
         return [lease.lease for lease in held if not self._is_overdue(lease)]
 
@@ -56,33 +59,32 @@ class SupervisedLeases:
         handler = self._handlers.get(lease.lease.queue)
         if handler is None or handler.timeout_ms is None:
             return False
-        more = CANCEL_GRACE_MS if grace and handler.is_async else 0
-        return lease.ran_ms > handler.timeout_ms + more
+        grace_ms = CANCEL_GRACE_MS if grace and handler.is_async else 0
+        return lease.ran_ms > handler.timeout_ms + grace_ms
 
 
 logger = get_logger("django_mqlite.worker")
 
 LONGEST_CHECK_INTERVAL = 0.1
-"""Seconds until a new message is noticed: a third of the shortest lease that can be kept."""
+"""Maximum seconds until a new message is checked: a third of the shortest renewable lease."""
 
-SHORTEST_REST = 0.01
+SHORTEST_CHECK_INTERVAL = 0.01
 
-IDLE_REST = 1.0
-"""Seconds; a message that is started ends it."""
-
+IDLE_CHECK_INTERVAL = 1.0
+"""Seconds between two checks while no handler runs; starting a message ends the wait."""
 
 CANCEL_GRACE_MS = 5_000
-"""A coroutine beyond its timeout is cancelled; one that still runs then blocks its loop."""
+"""Milliseconds that a cancelled coroutine has to end; after that it is reported as stuck."""
 
 LEASE_PER_STALL = 3
-"""A lease lasts this many times the longest stall, so that it can be renewed after one."""
+"""Minimum lease as a multiple of the longest stall, so that it can be renewed after one."""
 
 LONGEST_EXTENSION_MS = 10 * 60_000
-"""A machine that slept for a day is no reason for leases of days."""
+"""Maximum minimum lease: a machine that was suspended for a day must not cause day-long leases."""
 
 
 class LeaseRenewer:
-    """Renews from a thread and a connection of its own: a busy consumer cannot starve it."""
+    """Renew leases in a separate thread with its own connection, so that no consumer delays it."""
 
     def __init__(
         self,
@@ -93,16 +95,17 @@ class LeaseRenewer:
         on_stuck: Callable[[Message], None] | None = None,
         on_failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`timeout_ms` by queue; `on_stuck` hears of a thread that has had its time.
+        """Create a renewer; `timeout_ms` maps queue names to timeouts.
 
-        `on_failed` is called if the renewer cannot go on: a worker without one must not either.
+        `on_stuck` is called with a message whose handler exceeded its timeout and cannot be
+        cancelled; `on_failed`, if renewal fails for good, in which case the worker must end.
         """
         self._using = using
         self._pool = pool
         self._timeout_ms = timeout_ms or {}
         self._on_stuck = on_stuck
         self._on_failed = on_failed
-        self._ended = Shutdown()
+        self._shutdown = Shutdown()
         self._lost: set[str | None] = set()
         self._renewed: dict[str | None, datetime] = {}
         self._failing = False
@@ -112,12 +115,12 @@ class LeaseRenewer:
 
     @property
     def longest_stall(self) -> float:
-        """Seconds by which renewing leases was late at most."""
+        """The longest delay of a renewal so far, in seconds."""
         return self._longest_stall
 
     @property
     def least_lease_ms(self) -> int:
-        """Return the shortest lease, in ms, that the longest stall so far would not end."""
+        """The shortest lease, in ms, that would survive the longest stall so far."""
         return min(round(self._longest_stall * 1_000 * LEASE_PER_STALL), LONGEST_EXTENSION_MS)
 
     def start(self) -> None:
@@ -125,45 +128,45 @@ class LeaseRenewer:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the last handler: while they drain they keep their leases."""
-        self._ended.request()
+        """Stop renewing. Call this after the last handler has ended."""
+        self._shutdown.request()
         self._pool.busy.set()
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
         try:
-            while not self._ended.wait(self.poll()):
+            while not self._shutdown.wait(self.poll()):
                 connections[self._using].queries_log.clear()  # with DEBUG Django remembers them
                 self._wait_while_idle()
         except BaseException:
-            logger.exception("no lease is renewed any more, so the worker ends")
+            logger.exception("lease renewal failed; the worker is shutting down")
             self._on_failed()
         finally:
             connections.close_all()
 
     def _wait_while_idle(self) -> None:
-        self._pool.busy.clear()  # before looking, so that nothing that starts later is missed
-        if not (self._pool.running or self._ended.requested):
-            woken = self._pool.busy.wait(IDLE_REST)
+        self._pool.busy.clear()  # before the check, so that a message started after it is noticed
+        if not (self._pool.running or self._shutdown.requested):
+            woken = self._pool.busy.wait(IDLE_CHECK_INTERVAL)
             self._due = self._pool.busy_since if woken else time.monotonic()
 
     def poll(self) -> float:
-        """Renew what has used up a third of its lease, all in one statement; how long to rest."""
+        """Renew leases of which a third has passed, in one statement; return seconds to wait."""
         self._forget_ended()
         self._end_overdue()
         try:
             self._renew([message for message in self._held() if self._renew_in(message) <= 0])
         except Error as error:
             if not self._failing:
-                logger.error("leases were not renewed: %s (%s); trying on", error, advice(error))
+                logger.error("could not renew leases: %s (%s); retrying", error, advice(error))
             self._failing = True
             return LONGEST_CHECK_INTERVAL
         self._failing = False
         self._longest_stall = max(self._longest_stall, time.monotonic() - self._due)
-        rests = [self._renew_in(message) for message in self._held()]
-        rest = max(SHORTEST_REST, min([LONGEST_CHECK_INTERVAL, *rests]))
-        self._due = time.monotonic() + rest
-        return rest
+        next_renewals = [self._renew_in(message) for message in self._held()]
+        seconds = max(SHORTEST_CHECK_INTERVAL, min([LONGEST_CHECK_INTERVAL, *next_renewals]))
+        self._due = time.monotonic() + seconds
+        return seconds
 
     def _forget_ended(self) -> None:
         running = {message.claimed_token for message in self._pool.running}
@@ -171,27 +174,27 @@ class LeaseRenewer:
         self._renewed = {token: at for token, at in self._renewed.items() if token in running}
 
     def _end_overdue(self) -> None:
-        """A handler beyond its timeout keeps no lease: cancelled if it can be, else told."""
+        """Cancel handlers that exceeded their timeout, or mark their leases as lost."""
         for message in self._pool.running:
             limit = self._timeout_ms.get(message.queue)
             if limit is None or message.state != State.LOCKED or message.lease_lost:
                 continue
-            over = timing.now_ms() - epoch_ms(message.locked_at) - limit
-            if over > 0:
-                self._end(message, limit, over)
+            excess_ms = timing.now_ms() - epoch_ms(message.locked_at) - limit
+            if excess_ms > 0:
+                self._end(message, limit, excess_ms)
 
-    def _end(self, message: Message, limit: int, over: int) -> None:
-        overdue = overdue_error(limit)
+    def _end(self, message: Message, limit: int, excess_ms: int) -> None:
+        error = overdue_error(limit)
         if message.claimed_token in self._lost:
-            if over > CANCEL_GRACE_MS:
-                self._report_stuck(message, f"{overdue}; it was cancelled and does not end")
-        elif self._pool.cancel(message, overdue):
+            if excess_ms > CANCEL_GRACE_MS:
+                self._report_stuck(message, f"{error}; it was cancelled but has not ended")
+        elif self._pool.cancel(message, error):
             self._lost.add(message.claimed_token)
         else:
-            self._report_stuck(message, f"{overdue}; a thread cannot be stopped")
+            self._report_stuck(message, f"{error}; a thread cannot be cancelled")
 
-    def _report_stuck(self, message: Message, why: str) -> None:
-        self._mark_lost(message, why)
+    def _report_stuck(self, message: Message, reason: str) -> None:
+        self._mark_lost(message, reason)
         if self._on_stuck is not None:
             self._on_stuck(message)
 
@@ -203,34 +206,34 @@ class LeaseRenewer:
         ]
 
     def _renew_in(self, message: Message) -> float:
-        """Seconds until a third of the lease has passed."""
+        """Return the seconds until a third of the lease has passed."""
         since = self._renewed.get(message.claimed_token, message.locked_at)
         third: timedelta = (message.locked_until - since) / 3
-        left: timedelta = since + third - _now()
-        return left.total_seconds()
+        remaining: timedelta = since + third - _now()
+        return remaining.total_seconds()
 
     def _renew(self, due: list[Message]) -> None:
         if not due:
             return
-        kept = Message.objects.db_manager(self._using).renew_many(
+        renewed = Message.objects.db_manager(self._using).renew_many(
             due, at_least_ms=self.least_lease_ms
         )
         now = _now()
-        for message, held in zip(due, kept, strict=True):
-            if held:
+        for message, is_renewed in zip(due, renewed, strict=True):
+            if is_renewed:
                 self._renewed[message.claimed_token] = now
-            elif message.state == State.LOCKED:  # or it has been settled in the meantime
-                self._mark_lost(message, "somebody else may have it by now")
+            elif message.state == State.LOCKED:  # otherwise it was settled in the meantime
+                self._mark_lost(message, "it expired or was released")
                 self._pool.cancel(message, LockLost(message.queue, message.pk, "keep"))
 
-    def _mark_lost(self, message: Message, why: str) -> None:
+    def _mark_lost(self, message: Message, reason: str) -> None:
         self._lost.add(message.claimed_token)
         message.lease_lost = True
         logger.warning(
-            "the lease of message #%s of %s is lost (%s); its handler's outcome will not count",
+            "the lease of message #%s of %s is lost (%s); its handler's outcome will be ignored",
             message.pk,
             message.queue,
-            why,
+            reason,
             extra=CurrentMessage.of(message)._asdict(),
         )
 

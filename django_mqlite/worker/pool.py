@@ -18,9 +18,9 @@ logger = get_logger("django_mqlite.worker")
 
 
 class Slot:
-    """A thread and the message that it was given, until that is taken as finished.
+    """A thread and its message, until the finished delivery is taken.
 
-    The message is noted by the consumer and not by the thread, which may die at any instant: an
+    The consumer sets the message, not the thread, because the thread may die at any moment: an
     exception can be raised in it from outside.
     """
 
@@ -34,16 +34,16 @@ class Slot:
         self.start_thread()
 
     def start_thread(self) -> None:
-        """Start a thread; what is in the inbox is still to be begun."""
+        """Start a thread for this slot; it begins with the message in the inbox."""
         self.thread = Thread(target=self._work, args=(self,), name=self._name, daemon=True)
         self.thread.start()
 
 
 class Pool:
-    """A fixed number of slots: a thread each, or a task of the event loop for an async handler.
+    """A fixed number of slots, each a thread, or a task of the event loop for an async handler.
 
     Daemon threads, because a handler that never returns must not keep the process alive after its
-    message has been given back. That is why this is not a ThreadPoolExecutor.
+    message has been given back. This rules out ThreadPoolExecutor.
     """
 
     def __init__(
@@ -61,16 +61,16 @@ class Pool:
         self._loop = loop
         self._finished: deque[DeliveryResult] = deque()
         self.busy = Event()
-        """Set when a message is started; for whoever has nothing to do before."""
+        """Set when a message is started. The lease renewer waits for it while no handler runs."""
         self.busy_since = 0.0
-        """When that was, on the monotonic clock."""
-        # By identity: a delivery whose lease was lost may still run when its message comes again.
+        """The time at which `busy` was set, on the monotonic clock."""
+        # Keyed by id(): after a lost lease two deliveries of one message may run at once.
         self._running: dict[int, Message] = {}
         self._slots = [Slot(self._work, f"mqlite-handler-{number}") for number in range(threads)]
 
     @property
     def running(self) -> list[Message]:
-        """The messages that have a slot; those that have ended too, until they are taken."""
+        """The messages in a slot, including finished ones until take_finished() returns them."""
         return list(self._running.values())
 
     @property
@@ -88,12 +88,12 @@ class Pool:
             self.busy.set()
         slot.inbox.put(message)
 
-    def cancel(self, message: Message, because: BaseException) -> bool:
-        """Cancel the message's handler if it is a coroutine; a thread cannot be. Whether it is."""
+    def cancel(self, message: Message, reason: BaseException) -> bool:
+        """Cancel the message's handler if it is a coroutine, and return True; else False."""
         slot = self._slot_of(message)
         if self._loop is None or slot is None or not slot.in_loop:
             return False
-        self._loop.cancel(message, because)
+        self._loop.cancel(message, reason)
         return True
 
     def _slot_of(self, message: Message) -> Slot | None:
@@ -102,18 +102,18 @@ class Pool:
     def take_finished(self) -> list[DeliveryResult]:
         """Return the deliveries that ended since the last call, and free their slots."""
         self._replace_dead()
-        taken = []
+        results = []
         while self._finished:
             finished = self._finished.popleft()
             slot = self._slot_of(finished.message)
-            if slot is not None:  # or the thread has died after it had finished
+            if slot is not None:  # None if the thread died after it had finished
                 slot.message = None
                 del self._running[id(finished.message)]
-                taken.append(finished)
-        return taken
+                results.append(finished)
+        return results
 
     def close(self) -> None:
-        """Let the idle threads end and close their connections; those at work are left alone."""
+        """End idle threads and close their connections; do not wait for running handlers."""
         for slot in self._slots:
             slot.inbox.put(None)
         if not self._running:
@@ -123,9 +123,9 @@ class Pool:
             self._loop.close()
 
     def _replace_dead(self) -> None:
-        """Start a thread for each that was killed from outside, and end the delivery it had begun.
+        """Replace threads that were killed from outside; fail the deliveries they were running.
 
-        Other deliveries go on: the message waits for a thread, runs in the loop, or has finished.
+        A message that had not begun, runs in the event loop or has finished is not affected.
         """
         for slot in self._slots:
             if slot.thread.is_alive():
@@ -134,7 +134,7 @@ class Pool:
             if message is not None and not slot.has_begun and slot.inbox.empty():
                 slot.inbox.put(message)
             elif message is not None and slot.has_begun and not slot.in_loop:
-                logger.error("the thread that handled message #%s has died", message.pk)
+                logger.error("the handler thread of message #%s died", message.pk)
                 self._finished.append(DeliveryResult(message=message, error=HandlerThreadDied()))
             slot.start_thread()
 
@@ -144,11 +144,11 @@ class Pool:
         connections.close_all()
 
     def _begin(self, slot: Slot, message: Message) -> None:
-        """Asked in this thread which of the two it is: to know that, a module may be imported."""
+        """Run the handler. is_async is called here because it may import the module of a task."""
         slot.has_begun = True
         try:
             is_async = self._loop is not None and self._is_async(message)
-        except BaseException as error:  # noqa: BLE001 - whatever the import does ends the delivery
+        except BaseException as error:  # noqa: BLE001 - a failed import fails the delivery
             self._finish(DeliveryResult(message=message, error=error))
             return
         if is_async and self._loop is not None:

@@ -1,6 +1,6 @@
-"""The record of this worker in the register, and the cleanup after workers that died.
+"""The worker's registration, and cleanup after workers that died.
 
-For people and for speed: leases alone decide what is right.
+Registrations inform people and speed up recovery; correctness depends on leases alone.
 """
 
 import time
@@ -14,12 +14,12 @@ from ..verbs.workers import Tally, is_live, register, registered_workers, unregi
 from .identity import ProcessIdentity, boot_id, this_process
 from .options import WorkerOptions
 
-WRITE_EVERY = 15.0
-"""Seconds between two writes of a worker that does nothing else."""
+WRITE_INTERVAL = 15.0
+"""Seconds between two writes of a worker's registration."""
 
 
 class WorkerEntry:
-    """This worker's entry."""
+    """The registration of this worker."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
@@ -29,14 +29,14 @@ class WorkerEntry:
         self._tally = Tally()
 
     def count(self, message: Message) -> None:
-        """A delivery has ended, and the message is in the state that it has now."""
+        """Count a finished delivery by the state of its message."""
         self._tally.add(message.queue, message.state, now=timing.now_ms())
 
     def refresh(self, *, in_flight: int) -> None:
-        """Write it, unless that was done a moment ago."""
+        """Write the registration if WRITE_INTERVAL has passed since the last write."""
         if time.monotonic() < self._write_at:
             return
-        self._write_at = time.monotonic() + WRITE_EVERY
+        self._write_at = time.monotonic() + WRITE_INTERVAL
         self._write(in_flight)
 
     def _write(self, in_flight: int) -> None:
@@ -59,24 +59,24 @@ class WorkerEntry:
         )
 
     def remove(self) -> None:
-        """The worker ends in order; what it has counted since the last writing is written first."""
+        """Write the final counts, then delete the registration."""
         if self._tally.last_hour(now=timing.now_ms()):
             self._write(in_flight=0)
         unregister(self._options.using, self._options.name)
 
 
 def release_gone(using: str) -> int:
-    """End the leases of workers of this machine whose process is gone; how many messages that were.
+    """Release the leases of dead workers of this machine; return the number of messages.
 
-    A process is known by boot, pid namespace, pid and start time, so a reused pid, a process of
-    another container and a machine of the same name are never taken for a worker's. Entries of
-    workers elsewhere are only forgotten when they are stale: their leases run out by themselves.
+    A process is identified by boot, pid namespace, pid and start time. A reused pid, a process in
+    another container and a machine of the same name are therefore never mistaken for a worker. For
+    workers elsewhere, only stale registrations are deleted; their leases expire.
     """
     released, now = 0, timing.now_ms()
     for record in registered_workers(using):
         identity = identity_of(record)
         if identity.is_gone(seen_at=record.seen_at):
-            released += release_all(using, record.worker, "its process is gone")
+            released += release_all(using, record.worker, "its worker process is gone")
             unregister(using, record.worker)
         elif not (identity.is_here or is_live(record, now=now)):
             unregister(using, record.worker)
@@ -84,7 +84,7 @@ def release_gone(using: str) -> int:
 
 
 def release_all(using: str, worker: str, reason: str) -> int:
-    """End every lease of a worker that is gone."""
+    """Release all leases of a worker that has ended; return the number of messages."""
     total = 0
     while True:
         count = release_worker(using, worker, reason=reason, limit=BATCH)
@@ -94,7 +94,7 @@ def release_all(using: str, worker: str, reason: str) -> int:
 
 
 def identity_of(record: WorkerRecord) -> ProcessIdentity:
-    """The process that the record is of."""
+    """Return the identity of the process that wrote the record."""
     return ProcessIdentity(
         host=record.host,
         boot_id=record.boot_id,
@@ -105,10 +105,11 @@ def identity_of(record: WorkerRecord) -> ProcessIdentity:
 
 
 def other_machine(using: str) -> WorkerRecord | None:
-    """A live worker of another machine on the same file, which SQLite's locks do not reach.
+    """Return a live worker of another machine that uses the same file, or None.
 
-    Machines are told apart by the kernel's boot id, not by the host name, which changes with every
-    container. A worker of this machine from before its last start is not on another machine.
+    SQLite's locks do not work across machines. Machines are distinguished by the kernel's boot id,
+    not by the host name, which changes with every container. A worker that ran on this machine
+    before its last start does not count as on another machine.
     """
     now = timing.now_ms()
     for record in registered_workers(using):

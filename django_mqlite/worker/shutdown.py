@@ -15,47 +15,47 @@ DEFAULTS: Mapping[signal.Signals, Any] = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGINT: signal.default_int_handler,
 }
-"""What Python does about them when a process begins."""
+"""The handlers that Python installs when a process starts."""
 
 
 class Shutdown:
-    """Asked for once, seen by every loop of the process."""
+    """A shutdown request that all loops of the process see."""
 
     def __init__(self) -> None:
         self.failed = False
         self._event = Event()
-        self._wake: list[Callable[[], None]] = []
-        self._leave: list[Callable[[], None]] = []
+        self._wake_callbacks: list[Callable[[], None]] = []
+        self._exit_callbacks: list[Callable[[], None]] = []
 
     @property
     def requested(self) -> bool:
         return self._event.is_set()
 
     def request(self, *, failed: bool = False) -> None:
-        """Ask every loop to come to its end; `failed`: the process is to end with exit code 1."""
+        """Request shutdown; if `failed` is true, the process exits with code 1."""
         self.failed = self.failed or failed
         self._event.set()
-        for wake in self._wake:
+        for wake in self._wake_callbacks:
             wake()
 
     def on_request(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when stopping is asked for."""
-        self._wake.append(wake)
+        """Call `wake` when shutdown is requested."""
+        self._wake_callbacks.append(wake)
 
-    def on_leave(self, act: Callable[[], None]) -> None:
-        """Call `act` before the process is left at once."""
-        self._leave.append(act)
+    def on_exit_now(self, callback: Callable[[], None]) -> None:
+        """Call `callback` before exit_now() exits."""
+        self._exit_callbacks.append(callback)
 
-    def leave(self, code: int) -> NoReturn:
-        """Leave the process at once, whatever still runs."""
-        for act in self._leave:
-            act()
+    def exit_now(self, code: int) -> NoReturn:
+        """Exit the process at once, without waiting for threads or running handlers."""
+        for callback in self._exit_callbacks:
+            callback()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
     def wait(self, seconds: float) -> bool:
-        """Rest, but not beyond the wish to stop; whether it has come."""
+        """Wait for a shutdown request, at most this many seconds; return True if there is one."""
         return self._event.wait(seconds)
 
 
@@ -63,13 +63,13 @@ class Shutdown:
 def shutdown_on_signals(
     stop: Shutdown, signals: Iterable[signal.Signals] = SIGNALS, *, insist: bool = True
 ) -> Iterator[None]:
-    """The first of these signals asks to stop; a second one, if `insist`, ends the process at once.
+    """Request shutdown on the first of these signals; on a second one, if `insist`, exit at once.
 
-    After the block they mean what they meant before.
+    The former handlers are restored after the block.
 
-    The handlers do nothing: Python writes the signal's number to a socket the moment it arrives,
-    even while the main thread waits for a lock of the database, and a thread reads it there. (Work
-    in a handler itself, setting an Event for one, can deadlock with the code it interrupts.)
+    The installed handlers do nothing. Python writes the signal's number to a socket as soon as it
+    arrives, even while the main thread waits for a database lock, and a thread reads it there.
+    (Doing work in the handler, even setting an Event, can deadlock with the code it interrupts.)
     """
     expected = tuple(signals)
     reader, writer = socket.socketpair()
@@ -87,18 +87,18 @@ def shutdown_on_signals(
         for number, handler in former.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
         signal.set_wakeup_fd(former_fd)
-        writer.shutdown(socket.SHUT_WR)  # a process that a handler started may have it open too
+        writer.shutdown(socket.SHUT_WR)  # a process that a handler started may also have it open
         writer.close()
         watch.join()
 
 
 def ignore(number: signal.Signals) -> None:
-    """Keep the signal from this process alone; SIG_IGN would reach the programs it starts."""
+    """Ignore the signal in this process only; child programs would inherit SIG_IGN."""
     signal.signal(number, _ignore_signal)
 
 
 def _ignore_signal(number: int, frame: FrameType | None) -> None:
-    """Its being there keeps the default action away."""
+    """Do nothing; installing this handler disables the default action."""
 
 
 def _watch(
@@ -109,13 +109,15 @@ def _watch(
             if number[0] not in signals:
                 continue
             if stop.requested and insist:
-                sys.stderr.write("second signal: leaving at once, leases run out by themselves\n")
-                stop.leave(128 + number[0])
+                sys.stderr.write(
+                    "second signal: exiting at once; leases of running handlers will expire\n"
+                )
+                stop.exit_now(128 + number[0])
             stop.request()
 
 
-# A handler may fork. Its child shares the socket, and a signal that is meant for the child would
-# stop the worker; so the signals wait until the child has Python's own handlers again.
+# A handler may fork. The child shares the socket, so a signal meant for the child would stop the
+# worker. The signals are therefore blocked until the child has Python's own handlers again.
 
 _before_fork = local()
 

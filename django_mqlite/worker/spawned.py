@@ -1,4 +1,4 @@
-"""The entry point of a process that the supervisor spawns. Imports no models."""
+"""The entry point of a process that the supervisor spawns. Must not import models."""
 
 import multiprocessing
 import os
@@ -14,15 +14,16 @@ from .shutdown import Shutdown, ignore, shutdown_on_signals
 
 
 def work(options: WorkerOptions, unique: str) -> None:
-    """Be a worker process until the supervisor asks to stop, or is gone.
+    """Run a worker process until the supervisor terminates it or ends.
 
-    `unique` is the part of its name that the supervisor knows beforehand; the pid is the other.
+    `unique` is the last part of the worker's name. The supervisor chooses it, so that it knows the
+    name as soon as it knows the pid.
     """
-    # Ctrl-C goes to the whole group of processes; the supervisor says what it means.
+    # Ctrl-C reaches the whole process group; the supervisor handles it and terminates this process.
     ignore(signal.SIGINT)
-    # Handlers start processes as this platform does, not as the supervisor has started this one.
+    # Handlers use the start method of the platform, not the one the supervisor used.
     multiprocessing.set_start_method(None, force=True)
-    import django  # noqa: PLC0415 - a spawned process begins with nothing set up
+    import django  # noqa: PLC0415 - not needed before
 
     django.setup()
     from ..handlers import get_handlers  # noqa: PLC0415 - after setup
@@ -31,19 +32,19 @@ def work(options: WorkerOptions, unique: str) -> None:
 
     configure_default_logging()
     stop = Shutdown()
-    # A process manager may send TERM to each process of the group, beside the supervisor's.
+    # A process manager may send TERM to the whole group, and the supervisor sends another.
     with shutdown_on_signals(stop, [signal.SIGTERM], insist=False):
         Thread(target=_watch_parent, args=(stop.request,), daemon=True).start()
-        named = replace(options, name=worker_name(unique=unique))
-        ended = run_worker_process(named, get_handlers(), stop)
+        options = replace(options, name=worker_name(unique=unique))
+        result = run_worker_process(options, get_handlers(), stop)
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(ended.code)  # a handler that still runs would keep the interpreter from ending
+        os._exit(result.code)  # a running handler would keep the interpreter from exiting
 
 
-def _watch_parent(request_stop: Callable[[], None]) -> None:
-    """Nobody would replace or stop this process any more: drain and end."""
+def _watch_parent(request_shutdown: Callable[[], None]) -> None:
+    """Request shutdown when the supervisor has ended."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
-        request_stop()
+        request_shutdown()

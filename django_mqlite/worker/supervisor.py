@@ -1,7 +1,7 @@
 """The supervisor of several worker processes: starts, watches, replaces and stops them.
 
-Children are spawned, never forked: a fork with an open SQLite connection corrupts the file. What a
-child holds is released the moment it dies.
+Children are spawned, never forked: a fork with an open SQLite connection corrupts the file. The
+leases of a child are released as soon as it dies.
 """
 
 import multiprocessing
@@ -28,21 +28,21 @@ from .watchdogs import watched
 
 logger = get_logger("django_mqlite.worker")
 
-YOUNG = 5.0
-"""Seconds within which the death of a child is a failure to start, as it is before it registers."""
+STARTUP_PERIOD = 5.0
+"""Seconds in which the death of a child counts as a failed start, even if it has registered."""
 
-LONGEST_REST = 30.0
-"""Seconds between two tries to start a child that dies at once."""
+LONGEST_START_DELAY = 30.0
+"""Maximum seconds between two attempts to start a child."""
 
-GIVE_UP_AFTER = 10
-"""So many children in a row that die at once end the supervisor as well."""
+MAX_FAILED_STARTS = 10
+"""Number of consecutive failed starts after which the supervisor exits."""
 
 KILL_AFTER = 5.0
-"""Seconds beyond the shutdown timeout that a child has to end by itself."""
+"""Seconds after the shutdown timeout until children that have not exited are killed."""
 
 
 class Child:
-    """A process of the worker and the name it holds leases under."""
+    """A worker process, and the worker name that its leases are held under."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self.started_at = time.monotonic()
@@ -53,10 +53,10 @@ class Child:
         self.process.start()
         self.name = worker_name(pid=self.process.pid, unique=unique)
 
-    def kill(self, why: str) -> None:
-        """End the process whatever it does; said once."""
+    def kill(self, reason: str) -> None:
+        """Kill the process; log the reason the first time."""
         if not self.killed:
-            logger.error("killing worker process %s: %s", self.name, why)
+            logger.error("killing worker process %s: %s", self.name, reason)
         self.killed = True
         self.process.kill()
 
@@ -66,7 +66,7 @@ class Child:
 
 
 class Supervisor:
-    """Keeps `processes` children at work until asked to stop."""
+    """Keep `processes` children running until shutdown is requested."""
 
     def __init__(
         self,
@@ -87,12 +87,12 @@ class Supervisor:
         self._database_errors = DatabaseErrors()
         self._bell, self._ring = socket.socketpair()
         stop.on_request(partial(self._ring.sendall, b"!"))
-        stop.on_leave(partial(self._kill_all, "nobody watches it any more"))
+        stop.on_exit_now(partial(self._kill_all, "its supervisor exits"))
 
     def run(self) -> int:
-        """Supervise until asked to stop, or until a burst is over; the exit code.
+        """Supervise until shutdown is requested or a burst has ended; return the exit code.
 
-        Raises what the database failed with when there is no more hope; the children are gone then.
+        If the database does not recover, end the children and raise its error.
         """
         with watched(self._options.using, self._stop):
             return self._run()
@@ -106,27 +106,29 @@ class Supervisor:
                 wait([self._bell, *sentinels], self.poll())
         finally:
             self._shut_down()
-        return 1 if self._stop.failed or self._gave_up or self._burst_failed else 0
+        return 1 if self._stop.failed or self._cannot_start or self._burst_failed else 0
 
     @property
     def _done(self) -> bool:
-        over = self._options.burst and self._started_all and not self._children
-        return self._stop.requested or over or self._gave_up
+        burst_is_over = self._options.burst and self._started_all and not self._children
+        return self._stop.requested or burst_is_over or self._cannot_start
 
     @property
-    def _gave_up(self) -> bool:
-        return self._failures >= GIVE_UP_AFTER
+    def _cannot_start(self) -> bool:
+        return self._failures >= MAX_FAILED_STARTS
 
     @property
     def _started_all(self) -> bool:
         return self._start_at > 0
 
     def poll(self) -> float:
-        """Bury the dead, start what is missing, keep the leases; how long to rest."""
-        self._remove_ended()
+        """Replace exited children and renew leases; return the seconds to wait."""
+        self._remove_exited()
         self._start_missing()
-        rest = self._keep()
-        return max(0.0, min(rest, self._start_at - time.monotonic())) if self._missing else rest
+        wait_for = self._renew_leases()
+        if self._missing:
+            wait_for = max(0.0, min(wait_for, self._start_at - time.monotonic()))
+        return wait_for
 
     @property
     def _missing(self) -> int:
@@ -140,26 +142,28 @@ class Supervisor:
             self._start_at = self._start_at or time.monotonic()
             self._children += [Child(self._options) for _ in range(missing)]
 
-    def _remove_ended(self) -> None:
+    def _remove_exited(self) -> None:
         for child in [child for child in self._children if child.process.exitcode is not None]:
             self._children.remove(child)
             code = child.process.exitcode
             expected = code == 0 or self._stop.requested
-            said = logger.info if expected else logger.error
-            said("worker process %s has ended with exit code %s", child.name, code)
-            # Nobody takes its place in a burst, and what it held may still be there.
+            log = logger.info if expected else logger.error
+            log("worker process %s exited with code %s", child.name, code)
+            # A burst does not replace it, so its messages may remain unprocessed.
             self._burst_failed |= self._options.burst and not expected
-            has_failed = code != 0 and (child.age < YOUNG or not self._has_registered(child))
+            has_failed = code != 0 and (
+                child.age < STARTUP_PERIOD or not self._has_registered(child)
+            )
             if child.killed or (self._stop.requested and code == 1):
                 self._interrupt(child)
-            self._release(child, f"its process has ended with exit code {code}")
+            self._release(child, f"its worker process exited with code {code}")
             self._failures = self._failures + 1 if has_failed else 0
             if has_failed:
-                rest = min(2.0 ** (self._failures - 1), LONGEST_REST)
-                self._start_at = time.monotonic() + rest
+                delay = min(2.0 ** (self._failures - 1), LONGEST_START_DELAY)
+                self._start_at = time.monotonic() + delay
 
     def _has_registered(self, child: Child) -> bool:
-        """Return whether the child registered, which means that it started to work."""
+        """Return True if the child registered, which means that it started working."""
         try:
             workers = registered_workers(self._options.using)
             return any(record.worker == child.name for record in workers)
@@ -167,25 +171,35 @@ class Supervisor:
             return False
 
     def _interrupt(self, child: Child) -> None:
-        """Give back what a killed child still held, without counting the deliveries.
+        """Give back the messages of a killed child without counting their deliveries.
 
-        But for a handler beyond its timeout, which is released like that of a crash.
+        A handler that exceeded its timeout is excluded: its delivery counts, as after a crash.
         """
         try:
             leases = self._leases.within_timeout(child.name)
-            interrupt(self._options.using, leases, reason="its worker process had to be ended")
+            interrupt(self._options.using, leases, reason="its worker process was killed")
         except Error as error:
-            logger.error("interruptions were not recorded: %s (%s)", error, advice(error))
+            logger.error(
+                "could not give back the messages of worker %s without counting their deliveries: "
+                "%s (%s)",
+                child.name,
+                error,
+                advice(error),
+            )
 
     def _release(self, child: Child, reason: str) -> None:
         try:
             release_all(self._options.using, child.name, reason)
             unregister(self._options.using, child.name)
         except Error as error:
-            said = "what %s held could not be released: %s (%s); its leases run out"
-            logger.error(said, child.name, error, advice(error))
+            logger.error(
+                "could not release the leases of worker %s, so they must expire: %s (%s)",
+                child.name,
+                error,
+                advice(error),
+            )
 
-    def _keep(self) -> float:
+    def _renew_leases(self) -> float:
         by_name = {child.name: child for child in self._children}
         try:
             overdue = self._leases.renew(list(by_name))
@@ -193,31 +207,31 @@ class Supervisor:
             return self._database_errors.failed(error)
         self._database_errors.cleared()
         for name in overdue:
-            by_name[name].kill("it runs a handler beyond its timeout")
-        return self._leases.rest
+            by_name[name].kill("one of its handlers exceeded its timeout")
+        return self._leases.check_interval
 
-    def _keep_while_draining(self) -> float:
+    def _renew_while_draining(self) -> float:
         try:
-            return self._keep()
+            return self._renew_leases()
         except Error:
-            return LONGEST_REST
+            return LONGEST_START_DELAY
 
     def _shut_down(self) -> None:
-        """Ask the children to drain; kill those that do not end in time."""
+        """Terminate the children; kill those that are still running after the shutdown timeout."""
         for child in self._children:
             child.process.terminate()
         deadline = time.monotonic() + self._options.shutdown_timeout + KILL_AFTER
         while self._alive and time.monotonic() < deadline:
-            wait([child.process.sentinel for child in self._alive], self._keep_while_draining())
-        self._kill_all("it has not ended in time")
+            wait([child.process.sentinel for child in self._alive], self._renew_while_draining())
+        self._kill_all("it did not exit in time")
         for child in self._children:
             child.process.join()
-        self._remove_ended()
+        self._remove_exited()
 
     @property
     def _alive(self) -> list[Child]:
         return [child for child in self._children if child.process.exitcode is None]
 
-    def _kill_all(self, why: str) -> None:
+    def _kill_all(self, reason: str) -> None:
         for child in self._alive:
-            child.kill(why)
+            child.kill(reason)

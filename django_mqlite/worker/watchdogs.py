@@ -27,10 +27,10 @@ from .shutdown import Shutdown
 
 
 class Parent:
-    """Noticed when it is gone: a shell that was in between has died, and nobody will stop us.
+    """The parent process. A worker ends with it, because its shell can no longer stop the worker.
 
-    A worker that was meant to outlive its parent is told by what it was started with: `nohup`
-    ignores SIGHUP, `setsid` makes a session of its own.
+    A worker started with `nohup` (ignores SIGHUP) or `setsid` (leads its own session) is meant to
+    outlive its parent.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Parent:
 
     @property
     def gone(self) -> bool:
-        """Whether the parent of this process has died."""
+        """True if the parent of this process has ended."""
         return self._matters and os.getppid() != self._pid
 
 
@@ -51,26 +51,28 @@ def _is_detached() -> bool:
 logger = get_logger("django_mqlite.worker")
 
 CHECK_INTERVAL = 1.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 
 class Memory:
-    """Watches the resident memory of this process; without a limit it never looks."""
+    """The resident memory of this process, compared with `limit_mb` if it is set."""
 
     def __init__(self, limit_mb: int | None) -> None:
         self._limit_mb = limit_mb
         self._process = psutil.Process()
-        self._look_at = 0.0
+        self._check_at = 0.0
         self._exceeded = False
 
     @property
     def exceeded(self) -> bool:
-        """Whether the process uses too much memory, checked at most once a second."""
-        if self._limit_mb is not None and time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + CHECK_INTERVAL
+        """True if the process has used more than the limit; checked at most once a second."""
+        if self._limit_mb is not None and time.monotonic() >= self._check_at:
+            self._check_at = time.monotonic() + CHECK_INTERVAL
             used_mb = self._process.memory_info().rss / 2**20
             if used_mb > self._limit_mb and not self._exceeded:
-                logger.warning("using %.0f MB of memory, over --max-memory; ending", used_mb)
+                logger.warning(
+                    "the process uses %.0f MB, more than --max-memory; it is shutting down", used_mb
+                )
                 self._exceeded = True
         return self._exceeded
 
@@ -82,10 +84,10 @@ Identity = tuple[int, int]
 
 @contextmanager
 def watched(using: str, stop: Shutdown) -> Iterator[None]:
-    """Leave the process at once when another file or none has taken the place of one of them.
+    """Exit the process at once if one of the database files is replaced or removed.
 
-    SQLite works on with the files that it has open, so whatever is written from then on is lost
-    though it was acknowledged. From a thread, because the others may wait for a lock.
+    SQLite keeps using the files it has open, so writes after that would be lost although they were
+    acknowledged. A separate thread checks, because the others may be waiting for a lock.
     """
     _make_names_absolute()
     path = database_path(using)
@@ -104,10 +106,10 @@ def watched(using: str, stop: Shutdown) -> Iterator[None]:
 
 
 def _make_names_absolute() -> None:
-    """A handler may change the directory, and threads connect to a relative NAME later."""
+    """Make database names absolute: a handler may change the directory before a thread connects."""
     for connection in connections.all():
         if connection.vendor == "sqlite":
-            settings = connection.settings_dict  # that of every thread
+            settings = connection.settings_dict  # shared by all threads
             settings["NAME"] = anchored(str(settings["NAME"]))
 
 
@@ -115,57 +117,57 @@ def _watch(files: "DatabaseFiles", ended: Event, stop: Shutdown) -> None:
     while not ended.wait(CHECK_INTERVAL):
         if gone := files.gone():
             logger.error(
-                "%s was replaced or removed; this process ends, to be started on the files that "
-                "are there now. While a process uses a database, nothing but SQLite may open, move "
-                "or remove its files",
+                "%s was replaced or removed; this process is exiting, so that it can be restarted "
+                "on the current files. While a process uses a database, nothing but SQLite may "
+                "open, move or remove its files",
                 gone,
             )
-            stop.leave(1)  # without closing: SQLite would write the lost log into the file
+            stop.exit_now(
+                1
+            )  # without closing, or SQLite would write the removed WAL into the new file
 
 
 class DatabaseFiles:
-    """The file of the database and SQLite's two beside it, as they were when they were opened.
+    """The database file and its -wal and -shm files, as they were when they were opened.
 
-    They are looked up, never opened: closing one would drop SQLite's locks.
+    They are checked by stat() and never opened, because closing one would drop SQLite's locks.
     """
 
     def __init__(self, using: str, path: Path) -> None:
-        with suppress(Error):  # whoever works with it says so
-            store.database_file.file_facts(
-                connections[using]
-            )  # from the first read on they are there, and stay
+        with suppress(Error):  # the worker's own queries report it
+            store.database_file.file_facts(connections[using])  # the first read creates the files
         files = [path, *(sidecar(path, suffix) for suffix in SIDECARS)]
         self._seen: dict[Path, Identity | None] = dict.fromkeys(files)
         self.gone()
 
     def gone(self) -> Path | None:
-        """The first that is not the file that it was. One that was never there may come yet."""
-        for path, before in self._seen.items():
-            now = _identity(path)
-            if before is None:
-                self._seen[path] = now
-            elif now != before:
+        """Return the first file that was replaced or removed. A missing file may still appear."""
+        for path, original in self._seen.items():
+            current = _identity(path)
+            if original is None:
+                self._seen[path] = current
+            elif current != original:
                 return path
         return None
 
 
 def _identity(path: Path) -> Identity | None:
     try:
-        found = path.stat()
+        facts = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return facts.st_dev, facts.st_ino
 
 
 class NotReady(MqliteError):
-    """The worker cannot start; the message says what to do."""
+    """Raised when the worker cannot start. The message says what to do."""
 
 
 def check_writable(using: str) -> None:
     """Acquire the write lock once, so that a read-only or locked database fails at startup.
 
-    So does one whose tables are not as their migrations created them: without its triggers an
-    ordered message is stored and never delivered.
+    Check also that the tables are as their migrations created them: without the triggers, an
+    ordered message would be stored and never delivered.
     """
     try:
         check_schema(connections[using])
@@ -184,17 +186,17 @@ def check_writable(using: str) -> None:
 
 
 def served_queues(
-    using: str, handlers: Mapping[str, Handler], wanted: Sequence[str], excluded: Sequence[str]
+    using: str, handlers: Mapping[str, Handler], included: Sequence[str], excluded: Sequence[str]
 ) -> tuple[str, ...]:
-    """The queues to serve, in order: those named, or all that have a handler or a tasks backend.
+    """Return the queues to serve, in order: `included`, or all with a handler or a tasks backend.
 
-    `*` among the names stands for all of these that are not named.
+    `*` in `included` stands for all of these that it does not name.
 
-    Raises NotReady for a queue that is not there or that nothing would handle.
+    Raises NotReady if a queue does not exist or has no handler.
     """
     known = set(Queue.objects.db_manager(using).values_list("name", flat=True))
     handled = handlers.keys() | queues_of_kinds()
-    queues = tuple(queue for queue in _expand_wildcard(handled, wanted) if queue not in excluded)
+    queues = tuple(queue for queue in _expand_wildcard(handled, included) if queue not in excluded)
     for queue in [*queues, *excluded]:
         if queue not in known:
             raise NotReady(str(QueueNotFound(queue, known)))
@@ -207,16 +209,16 @@ def served_queues(
             )
     if not queues:
         raise NotReady(
-            "There is nothing to serve: no handler is registered for any queue that is left. "
+            "There is no queue to serve: none of the selected queues has a handler. "
             "Write one with @handler('queue') in the `handlers` module of an installed app or one "
             "of MQLITE['HANDLERS']."
         )
     return queues
 
 
-def _expand_wildcard(handled: AbstractSet[str], wanted: Sequence[str]) -> Iterator[str]:
-    for queue in wanted or ["*"]:
+def _expand_wildcard(handled: AbstractSet[str], included: Sequence[str]) -> Iterator[str]:
+    for queue in included or ["*"]:
         if queue == "*":
-            yield from sorted(handled - set(wanted))
+            yield from sorted(handled - set(included))
         else:
             yield queue

@@ -237,4 +237,4 @@ def test_a_worker_whose_leases_nobody_renews_any_more_ends(queue, monkeypatch, c
     monkeypatch.setattr(LeaseRenewer, "poll", fail)
 
     assert run(print).code == 1
-    assert "no lease is renewed any more" in caplog.text
+    assert "lease renewal failed" in caplog.text

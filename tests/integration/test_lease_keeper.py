@@ -16,7 +16,7 @@ from django_mqlite.worker import leases
 from django_mqlite.worker.executor import DeliveryResult
 from django_mqlite.worker.leases import (
     LONGEST_CHECK_INTERVAL,
-    SHORTEST_REST,
+    SHORTEST_CHECK_INTERVAL,
     LeaseRenewer,
     SupervisedLeases,
 )
@@ -67,11 +67,11 @@ def test_a_fresh_lease_is_left_alone_and_looked_at_soon(keeper, message, clock):
 
     assert list(captured) == []
     assert row_of(message) == before
-    assert rest == SHORTEST_REST
+    assert rest == SHORTEST_CHECK_INTERVAL
 
 
 def test_a_message_that_is_started_ends_the_rest_of_an_idle_keeper(message, monkeypatch):
-    monkeypatch.setattr(leases, "IDLE_REST", 3600)
+    monkeypatch.setattr(leases, "IDLE_CHECK_INTERVAL", 3600)
     looked = Event()
     pool = Pool(ended, threads=1, on_finished=lambda: None)
     keeper = LeaseRenewer("default", pool)
@@ -89,7 +89,7 @@ def test_a_message_that_is_started_ends_the_rest_of_an_idle_keeper(message, monk
 
 
 def test_an_idle_keeper_ends_at_once(monkeypatch):
-    monkeypatch.setattr(leases, "IDLE_REST", 3600)
+    monkeypatch.setattr(leases, "IDLE_CHECK_INTERVAL", 3600)
     pool = Pool(lambda message: None, threads=0, on_finished=lambda: None)
     keeper = LeaseRenewer("default", pool)
     keeper.start()

@@ -64,5 +64,5 @@ def test_a_handler_for_a_queue_that_is_not_there_is_refused(handlers):
 def test_nothing_to_serve_is_refused(handlers, without):
     found = handlers if without else {}
 
-    with pytest.raises(NotReady, match="nothing to serve"):
+    with pytest.raises(NotReady, match="no queue to serve"):
         served(found, without=without)

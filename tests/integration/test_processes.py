@@ -111,13 +111,13 @@ def test_a_child_that_is_killed_is_replaced_and_its_message_released_at_once(dat
     row = database.row(message)
     assert row["delivery_count"] == 2
     assert f":{victim}:" not in row["locked_by"]
-    assert "exit code -9" in row["errors"][0]["message"]
+    assert "exited with code -9" in row["errors"][0]["message"]
     go_on()
     wait_until(lambda: states(database, held) == {"gone"}, "both to be completed")
     wait_until(lambda: len(processes.children) == 2, "the replacement")
     processes.worker.terminate()
     assert processes.worker.ended_well()
-    assert "has ended with exit code -9" in processes.worker.output
+    assert "exited with code -9" in processes.worker.output
     assert database.scalar("SELECT count(*) FROM mqlite_meta WHERE key LIKE 'worker:%'") == 0
 
 
@@ -132,12 +132,12 @@ def hasty(**constants) -> dict:
 
 
 def test_children_that_die_at_once_are_given_up_after_growing_rests(database):
-    hurry = hasty(supervisor__LONGEST_REST=0.01, supervisor__GIVE_UP_AFTER=3)
+    hurry = hasty(supervisor__LONGEST_START_DELAY=0.01, supervisor__MAX_FAILED_STARTS=3)
     worker = database.start(*TWO, "--queues=jobs", MQLITE_TEST_DIE_YOUNG="1", **hurry)
 
     assert worker.exit_code() == 1
 
-    assert 3 <= worker.output.count("has ended with exit code 7") <= 4
+    assert 3 <= worker.output.count("exited with code 7") <= 4
     assert "Traceback" not in worker.output
 
 
@@ -261,7 +261,7 @@ def test_a_burst_in_which_a_process_died_does_not_end_as_if_all_were_well(databa
     burst = start("--burst").worker
 
     assert burst.exit_code() == 1
-    assert "exit code -9" in burst.output
+    assert "exited with code -9" in burst.output
     assert [letter.dead_letter_reason for letter in database.dead_letters()] == [
         "MaxDeliveryCountExceeded"
     ]
@@ -291,7 +291,7 @@ def test_a_delivery_whose_process_has_to_be_killed_to_stop_is_not_counted(databa
     processes.worker.exit_code()
     row = database.row(message)
     assert (row["state"], row["delivery_count"], row["interruptions"]) == ("active", 0, 1)
-    assert "not ended in time" in processes.worker.output
+    assert "did not exit in time" in processes.worker.output
 
 
 def test_an_atomic_handler_that_outlasts_the_stop_is_not_counted_by_a_supervisor(database, start):
@@ -338,7 +338,7 @@ def test_a_child_beyond_its_timeout_is_killed_and_its_message_comes_again(databa
     wait_until(lambda: database.state(message) == "gone", "the second delivery", seconds=LONG / 2)
 
     assert database.beside.joinpath("started.2").exists()
-    assert "beyond its timeout" in processes.worker.output
+    assert "exceeded its timeout" in processes.worker.output
     processes.worker.terminate()
     assert processes.worker.ended_well()
 
@@ -352,7 +352,7 @@ def test_a_child_whose_coroutine_blocks_its_loop_is_killed_after_its_timeout(dat
     wait_until(lambda: database.state(message) == "gone", "the second delivery", seconds=LONG / 2)
 
     assert database.beside.joinpath("started.2").exists()
-    assert "beyond its timeout" in processes.worker.output
+    assert "exceeded its timeout" in processes.worker.output
     processes.worker.terminate()
     assert processes.worker.ended_well()
 
@@ -438,7 +438,7 @@ def test_a_process_too_large_before_its_first_message_is_a_failure_not_a_recycli
     worker = database.start("--max-memory=1")
 
     assert worker.exit_code() == 1
-    assert "over --max-memory" in worker.output
+    assert "more than --max-memory" in worker.output
 
 
 def test_a_child_that_has_grown_too_large_is_recycled(database, start):
@@ -446,10 +446,10 @@ def test_a_child_that_has_grown_too_large_is_recycled(database, start):
     first = database.enqueue("grow", {"started": database.file("first"), "megabytes": 300})
     processes = start("--queues=grow", "--max-memory=250", **UNRULY)
     wait_until(lambda: database.state(first) == "gone", "the first message")
-    processes.worker.wait_said("over --max-memory")
+    processes.worker.wait_said("more than --max-memory")
     processes.wait_ready(3)
 
-    assert "has ended with exit code 0" in processes.worker.output
+    assert "exited with code 0" in processes.worker.output
     assert "ERROR" not in processes.worker.output
     processes.worker.terminate()
     assert processes.worker.ended_well()

@@ -18,7 +18,12 @@ from django_mqlite.verbs.workers import LIVE_WITHIN_MS, live_workers, register, 
 from django_mqlite.worker import identity, registry
 from django_mqlite.worker.identity import NAMELESS, ProcessIdentity, _process, this_process
 from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.registry import WRITE_EVERY, WorkerEntry, other_machine, release_gone
+from django_mqlite.worker.registry import (
+    WRITE_INTERVAL,
+    WorkerEntry,
+    other_machine,
+    release_gone,
+)
 from tests.support.another_user import judged_by_another_user
 from tests.support.verbs import claim_one, row_of, state_of
 from tests.support.waiting import wait_until
@@ -90,9 +95,9 @@ def test_a_worker_says_who_it_is_and_what_it_does(entry, clock):
 
 
 def test_it_writes_no_more_often_than_every_15_seconds(entry, time):
-    assert WRITE_EVERY == 15
+    assert WRITE_INTERVAL == 15
     assert writes(entry) == 1
-    time.now += WRITE_EVERY - 0.001
+    time.now += WRITE_INTERVAL - 0.001
     assert [writes(entry, in_flight) for in_flight in range(5)] == [0] * 5
 
     time.now += 0.001
@@ -183,7 +188,7 @@ def test_what_a_process_that_is_gone_held_is_released_at_once(queue):
     assert release_gone("default") == 1
 
     assert state_of(message) == "active"
-    assert "its process is gone" in row_of(message)["errors"][0]["message"]
+    assert "its worker process is gone" in row_of(message)["errors"][0]["message"]
     assert registered_workers("default") == []
 
 
@@ -365,7 +370,7 @@ def test_a_worker_waits_while_another_machine_is_at_work_on_the_file(database):
     register("worker", record(worker="far:1:abcd", **ELSEWHERE))
     message = database.enqueue("jobs")
     worker = database.start(*ONLY_US)
-    worker.wait_said("worker far:1:abcd of another machine (far)")
+    worker.wait_said("worker far:1:abcd on another machine (far)")
     assert database.row(message)["delivery_count"] == 0
     assert worker.output.count("another machine") == 1
 
@@ -384,7 +389,7 @@ def test_a_worker_that_waits_for_another_machine_can_be_stopped(database):
     register("worker", record(worker="far:1:abcd", **ELSEWHERE))
     database.enqueue("jobs")
     worker = database.start(*ONLY_US)
-    worker.wait_said("of another machine")
+    worker.wait_said("on another machine")
 
     worker.terminate()
 
@@ -416,7 +421,7 @@ def test_an_idle_worker_writes_its_entry_and_nothing_else(database):
             commits, version = commits + (now != version), now
         seen_then = registered_workers("worker")[0].seen_at
 
-    assert commits == round((seen_then - seen) / 1000 / WRITE_EVERY)
+    assert commits == round((seen_then - seen) / 1000 / WRITE_INTERVAL)
     assert wal.stat().st_size - size <= commits * 8_500  # two pages with their frames' heads
     worker.terminate()
     assert worker.ended_well()

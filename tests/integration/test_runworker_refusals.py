@@ -37,7 +37,7 @@ def untouched(database, message):
         (["--queues=jobs,jbos"], "no queue 'jbos' .* Did you mean 'jobs'"),
         (["--exclude=jbos"], "no queue 'jbos' .* Did you mean 'jobs'"),
         (["--queues=jobs,nobody"], r"'nobody' has no handler. .*@handler\('nobody'\)"),
-        (["--queues=jobs", "--exclude=jobs"], "nothing to serve"),
+        (["--queues=jobs", "--exclude=jobs"], "no queue to serve"),
     ],
     ids=["unknown queue", "unknown exclusion", "no handler", "nothing left"],
 )
