@@ -139,12 +139,6 @@ def test_task_hidden_by_another_is_refused_at_enqueue(tasks_queue, monkeypatch):
 # Options of messages
 
 
-def test_max_attempts_limits_the_attempts(tasks_queue, run_all):
-    calls.fail.using(max_attempts=2).enqueue()
-
-    assert run_all() == 2
-
-
 @pytest.mark.parametrize("delivery", [1, 2, 3])
 def test_backoff_doubles_with_each_failure(tasks_queue, clock, run_once, message_of, delivery):
     result = calls.fail.using(backoff=100).enqueue()
@@ -314,15 +308,12 @@ def test_task_decorator_returns_an_mqlite_task():
     assert isinstance(calls.note, MqliteTask)
 
 
-def test_task_options_apply_to_the_message(tasks_queue, message_of, clock):
+def test_task_options_apply_unless_using_overrides_them(tasks_queue, message_of, clock):
     message = message_of(calls.twice.enqueue())
+    overridden = message_of(calls.twice.using(max_attempts=9).enqueue())
 
-    assert message.max_delivery_count == 2
-    assert message.expires_at == clock.now + timedelta(hours=1)
-
-
-def test_using_overrides_task_options(tasks_queue, message_of):
-    assert message_of(calls.twice.using(max_attempts=9).enqueue()).max_delivery_count == 9
+    assert (message.max_delivery_count, overridden.max_delivery_count) == (2, 9)
+    assert message.expires_at == overridden.expires_at == clock.now + timedelta(hours=1)
 
 
 def test_task_options_apply_to_a_plain_task(tasks_queue, message_of, monkeypatch):
