@@ -229,9 +229,7 @@ def test_our_own_transaction_begins_immediate_whatever_the_projects_mode(busy, m
 
 
 @pytest.mark.parametrize("mode", ["DEFERRED", "EXCLUSIVE", None])
-def test_the_projects_mode_is_back_after_a_transaction_of_ours_whatever_ended_it(
-    busy, monkeypatch, mode
-):
+def test_transaction_mode_of_the_project_is_restored_after_every_ending(busy, monkeypatch, mode):
     monkeypatch.setattr(connections["default"], "transaction_mode", mode)
 
     with (

@@ -66,7 +66,7 @@ def acknowledged(path) -> list[int]:
     return [int(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-def test_killed_producers_and_workers_leave_every_order_with_its_message_and_effect(
+def test_killed_processes_leave_every_order_with_message_and_effect(
     orders, start_producer, tmp_path
 ):
     chance = random.Random()

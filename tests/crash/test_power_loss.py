@@ -110,7 +110,7 @@ def test_with_normal_the_last_commits_may_be_lost_but_whole_and_in_order(losses)
     assert any(lost)
 
 
-def test_without_syncs_a_power_loss_does_damage_so_that_these_tests_can_fail(losses):
+def test_power_loss_without_syncs_does_damage(losses):
     recording, found = losses("OFF")
 
     assert any(state not in recording.states for _, state in found)

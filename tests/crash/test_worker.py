@@ -125,9 +125,7 @@ def test_a_worker_that_is_stopped_longer_than_its_lease_cannot_settle(database, 
     stop(stopped)
 
 
-def test_a_worker_that_wakes_up_while_another_runs_its_message_keeps_its_hands_off(
-    database, busy, go_on
-):
+def test_resumed_worker_leaves_a_message_that_another_runs(database, busy, go_on):
     database.queue("jobs", lock_duration=SHORT)  # so that it soon wants to renew
     stopped, message = busy("--threads=1", "--no-reaper")
     database.freeze(stopped)
@@ -149,7 +147,7 @@ def test_a_worker_that_wakes_up_while_another_runs_its_message_keeps_its_hands_o
     stop(stopped)
 
 
-def test_a_handler_that_holds_the_interpreter_costs_at_worst_a_second_delivery(database):
+def test_handler_that_holds_the_interpreter_is_redelivered_at_most_once(database):
     message = database.enqueue("jobs", {"started": database.file("started"), "hog": 1})
     worker = database.start("--threads=2")
     wait_until(database.beside.joinpath("started.1").exists, "the handler to start")

@@ -69,9 +69,7 @@ def states(shop) -> list[str]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="NOT TESTED: gunicorn is POSIX")
 @pytest.mark.parametrize("procfile", PROCFILES, ids=["gunicorn", "uvicorn"])
-def test_an_order_that_the_server_takes_is_handled_by_the_worker_beside_it(
-    procfile, shop, tmp_path
-):
+def test_order_that_a_server_accepts_is_handled_by_the_worker_beside(procfile, shop, tmp_path):
     port = free_port()
     with started(here(procfile, port), shop, tmp_path) as (manager, log):
         wait_until(lambda: answers(port) or manager.poll() is not None, "the server to open")

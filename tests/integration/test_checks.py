@@ -117,9 +117,7 @@ def test_a_handler_of_a_queue_that_is_not_there_is_warned_of(settings, monkeypat
     assert "did you mean 'emails'?" in said
 
 
-def test_a_handler_of_a_queue_that_was_created_and_not_declared_is_in_order(
-    settings, monkeypatch, make_queue
-):
+def test_handler_of_a_created_undeclared_queue_passes_the_checks(settings, monkeypatch, make_queue):
     settings.MQLITE = {"QUEUES": {"emails": {}}}
     make_queue("made-by-hand")
     handles(monkeypatch, "made-by-hand")

@@ -103,7 +103,7 @@ def test_a_handler_that_does_not_end_is_counted(queue):
         assert state_of(message) == "active"
 
 
-def test_a_database_without_hope_ends_it_with_the_error(queue, dead_database):
+def test_unusable_database_ends_the_child_with_the_error(queue, dead_database):
     Message.objects.enqueue("jobs", None)
 
     ended = work_until_idle(lambda message: dead_database())
@@ -160,7 +160,7 @@ def test_reaper_leaves_no_signal_handlers_behind(queue, monkeypatch):
     assert signal_state() == before
 
 
-def test_worker_ends_while_a_process_of_a_handler_has_its_signal_socket_open(monkeypatch):
+def test_worker_ends_while_a_handler_process_holds_its_signal_socket(monkeypatch):
     """A forked process inherits the socket; a duplicate of the descriptor is the same."""
     ended = []
     with shutdown_on_signals(Shutdown()):

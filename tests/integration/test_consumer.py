@@ -112,7 +112,7 @@ def another_writer():
 # Claiming
 
 
-def test_it_claims_for_free_threads_only(make_consumer, pool, queue):
+def test_consumer_claims_for_free_threads_only(make_consumer, pool, queue):
     messages = enqueue(queue, 5)
 
     settle_down(make_consumer())
@@ -159,7 +159,7 @@ def test_not_more_are_claimed_than_max_messages(make_consumer, pool, queue):
     assert consumer.claimed == 3
 
 
-def test_a_paused_queue_waits_until_it_is_resumed(make_consumer, pool, queue):
+def test_paused_queue_waits_until_resumed(make_consumer, pool, queue):
     enqueue(queue, 1)
     queue.pause()
     consumer = make_consumer()
@@ -191,7 +191,7 @@ def test_a_queue_that_is_deleted_between_look_and_claim_stops_nothing(
 # Settling
 
 
-def test_it_settles_as_the_handlers_ended(make_consumer, pool, queue):
+def test_consumer_settles_as_the_handlers_ended(make_consumer, pool, queue):
     pool.threads = 4
     completed, rejected, retried, failed = enqueue(queue, 4)
     consumer = make_consumer()
@@ -336,9 +336,7 @@ def test_what_still_runs_in_the_end_is_given_back_and_can_be_claimed(
     assert "stopped" in message.errors[0]["message"]
 
 
-def test_a_handler_that_lost_its_lease_by_its_own_fault_is_counted_in_the_end(
-    make_consumer, pool, stop, queue
-):
+def test_handler_that_lost_its_lease_by_its_own_fault_is_counted(make_consumer, pool, stop, queue):
     enqueue(queue, 1)
     consumer = make_consumer(shutdown_timeout=0)
     settle_down(consumer)
@@ -401,7 +399,7 @@ def test_a_handler_that_has_ended_in_time_is_settled_even_without_grace(
 # Resting
 
 
-def test_idle_it_only_reads(make_consumer, queue):
+def test_idle_consumer_only_reads(make_consumer, queue):
     consumer = make_consumer(reaper=True)
     settle_down(consumer)
 
@@ -442,7 +440,7 @@ class Counted:
         pass
 
 
-def test_each_delivery_is_counted_once_as_it_ended(queue, make_consumer, pool):
+def test_each_delivery_is_counted_once_by_its_outcome(queue, make_consumer, pool):
     entry = Counted()
     consumer = make_consumer(entry=entry)
     done, failed = enqueue(queue, 2)
@@ -483,7 +481,7 @@ class Reaps:
     [(0, ["started"]), (REAP_DELAY_LIMIT, ["reaped", "started"])],
     ids=["due", "late"],
 )
-def test_what_waits_for_a_free_thread_goes_before_what_is_due_but_not_for_long(
+def test_waiting_messages_go_before_due_ones_for_a_short_time(
     make_consumer, pool, queue, monkeypatch, late_by, order
 ):
     said = []

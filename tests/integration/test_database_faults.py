@@ -41,7 +41,7 @@ def run(handle, *, stop=None, **options) -> ProcessResult:
 # Full
 
 
-def test_a_full_disk_at_the_moment_of_settling_delays_it_and_halves_nothing(database):
+def test_full_disk_while_settling_delays_the_settle_whole(database):
     """The worker's connections may not go beyond so many pages; then somebody makes room."""
     database.queue("jobs", lock_duration=60)
     steps = {"quiet": True, "wait_for": database.file("go-on"), "reject": ["Broken", REASON]}
@@ -79,9 +79,7 @@ def test_a_full_disk_at_the_moment_of_settling_delays_it_and_halves_nothing(data
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_database_that_becomes_read_only_is_told_and_settled_once_it_can_be(
-    queue, monkeypatch, caplog
-):
+def test_read_only_database_is_logged_and_settled_when_writable(queue, monkeypatch, caplog):
     message = Message.objects.enqueue("jobs", None)
     ran, refused = [], []
     exchange = MessageManager.exchange
@@ -159,7 +157,7 @@ def test_a_handler_at_work_does_not_keep_a_process_whose_log_is_removed(database
     assert "queue.sqlite3-wal was replaced or removed" in worker.output
 
 
-def test_a_handler_that_opens_the_file_lets_others_remove_the_log_which_is_noticed(database):
+def test_log_removed_after_a_handler_opened_the_file_is_noticed(database):
     database.queue("opens")
     message = database.enqueue("opens")
     worker = database.start("--queues=opens", **UNRULY)
@@ -194,9 +192,7 @@ def test_files_that_are_not_there_yet_may_come(tmp_path, django_db_blocker):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_loop_that_only_fails_rests_ever_longer_says_so_once_and_ends_the_process(
-    queue, monkeypatch, caplog
-):
+def test_failing_loop_backs_off_logs_once_and_ends_the_process(queue, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     tries = count(1)
     tried = []
@@ -219,7 +215,7 @@ def test_a_loop_that_only_fails_rests_ever_longer_says_so_once_and_ends_the_proc
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_error_of_the_programs_own_ends_the_process_with_it(queue, monkeypatch):
+def test_programming_error_ends_the_process(queue, monkeypatch):
     def fail(manager):
         raise ZeroDivisionError
 

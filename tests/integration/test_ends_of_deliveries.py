@@ -124,7 +124,7 @@ def test_delivery_ends_while_a_neighbour_occupies_its_thread(jobs, finished, fla
     assert waited == [True]
 
 
-def test_coroutine_that_calls_nothing_ends_while_a_neighbour_occupies_its_thread(jobs, finished):
+def test_coroutine_without_calls_ends_while_a_neighbour_blocks_a_thread(jobs, finished):
     (neighbour, ended) = Message.objects.enqueue_many("jobs", [None, None])
     waited = []
 
@@ -348,7 +348,7 @@ def surroundings():
 
 
 @each_flavour
-def test_delivery_starts_in_the_context_language_and_time_zone_of_the_worker(jobs, flavour):
+def test_delivery_starts_in_the_context_and_locale_of_the_worker(jobs, flavour):
     seen = []
 
     def change_all(message):

@@ -48,7 +48,7 @@ def test_no_verb_asks_for_a_text_in_its_transaction(queue, settle):
 @pytest.mark.parametrize(
     "wrap", [lambda said: said, lambda said: Reject("Broken", said)], ids=["error", "reject"]
 )
-def test_a_worker_asks_for_it_outside_its_transactions(queue, wrap):
+def test_worker_reads_error_details_outside_its_transactions(queue, wrap):
     said = Speaking()
 
     def fail(message):

@@ -136,7 +136,7 @@ def test_an_atomic_handler_that_raises_has_done_nothing(message, completes):
     assert state_of(message) == "locked"
 
 
-def test_a_lease_that_is_lost_in_an_atomic_handler_takes_the_effects_with_it(message, queue, clock):
+def test_lease_lost_in_an_atomic_handler_rolls_back_its_effects(message, queue, clock):
     def work_too_long(message):
         work(message)
         clock.advance(queue.lock_duration)
@@ -177,9 +177,7 @@ def test_a_hook_that_fails_after_the_commit_undoes_nothing(message):
     assert state_of(message) == "gone"
 
 
-def test_an_atomic_handler_has_the_write_lock_from_the_start_in_every_transaction_mode(
-    message, monkeypatch
-):
+def test_atomic_handler_starts_with_the_write_lock_in_every_mode(message, monkeypatch):
     connection.ensure_connection()
     monkeypatch.setattr(connections["default"], "transaction_mode", "DEFERRED")
     refused = []
@@ -315,9 +313,7 @@ def test_a_connection_to_another_database_follows_djangos_rule(message, monkeypa
     assert closed == [True]
 
 
-def test_a_connection_that_cannot_even_be_closed_does_not_take_the_thread_with_it(
-    message, monkeypatch, caplog
-):
+def test_thread_survives_a_connection_that_cannot_be_closed(message, monkeypatch, caplog):
     def fail():
         raise ValueError
 

@@ -238,7 +238,7 @@ def test_idle_threads_that_are_killed_are_replaced_and_cost_no_delivery(make_que
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_thread_that_dies_with_its_delivery_fails_it_and_is_replaced(jobs, threads, monkeypatch):
+def test_thread_that_dies_fails_its_delivery_and_is_replaced(jobs, threads, monkeypatch):
     """In the worker's own code, after the handler: where no `except` of a delivery is."""
     tidy = executor.clean_up_connections
 
@@ -358,7 +358,7 @@ def test_loop_that_cannot_go_on_ends_the_worker_with_a_failure(make_queue):
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("error", [SystemExit, RuntimeError])
-def test_loop_that_handlers_disturb_while_it_closes_is_closed(make_queue, error):
+def test_loop_that_handlers_disturb_while_closing_is_closed(make_queue, error):
     make_queue("jobs")
     message = enqueue("jobs", None)
 

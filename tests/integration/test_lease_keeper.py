@@ -99,11 +99,11 @@ def test_an_idle_keeper_ends_at_once(monkeypatch):
     assert not keeper._thread.is_alive()
 
 
-def test_without_messages_it_only_rests(keeper):
+def test_lease_keeper_without_messages_only_waits(keeper):
     assert keeper.poll() == LONGEST_CHECK_INTERVAL
 
 
-def test_a_lease_is_renewed_when_a_third_of_it_has_passed(keeper, message, clock):
+def test_lease_is_renewed_after_a_third_of_its_duration(keeper, message, clock):
     clock.advance(LEASE / 3)
 
     rest = keeper.poll()
@@ -203,7 +203,7 @@ def test_a_settled_message_is_not_renewed(keeper, message, clock, caplog):
     assert caplog.records == []
 
 
-def test_a_message_that_is_settled_while_its_renewal_waits_is_not_called_lost(
+def test_message_settled_while_its_renewal_waits_is_not_lost(
     keeper, message, clock, caplog, monkeypatch
 ):
     renew_many = MessageManager.renew_many
@@ -301,7 +301,7 @@ def test_a_lease_is_renewed_for_as_long_as_a_stall_asks(seconds, running, make_q
     assert row_of(message)["locked_until"] == clock.now + timedelta(seconds=30)
 
 
-def test_a_database_that_fails_is_a_stall_until_it_answers(
+def test_failing_database_is_a_stall_until_a_renewal_succeeds(
     seconds, keeper, message, clock, monkeypatch
 ):
     keeper = LeaseRenewer("default", keeper._pool)
@@ -342,9 +342,7 @@ def test_a_coroutine_that_does_not_end_when_cancelled_is_stuck(running, queue, c
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_supervisor_renews_no_lease_beyond_its_timeout_and_kills_in_the_end(
-    make_queue, clock, is_async
-):
+def test_supervisor_kills_and_does_not_renew_beyond_the_timeout(make_queue, clock, is_async):
     def function(message): ...
 
     async def coroutine(message): ...

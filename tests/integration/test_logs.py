@@ -126,9 +126,7 @@ def test_the_documented_settings_print_queue_and_id(database):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_in_a_project_that_configures_no_logging_a_worker_is_heard_all_the_same(
-    database, processes
-):
+def test_worker_logs_in_a_project_without_logging_settings(database, processes):
     worker = database.start(f"--processes={processes}", DJANGO_SETTINGS_MODULE=SILENT)
 
     wait_until(lambda: worker.output.count(" INFO worker ") == processes, "each to say it serves")
@@ -140,7 +138,7 @@ def test_a_reaper_is_heard_as_well(database):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_failure_is_logged_with_what_belongs_to_it_and_no_body(queue, caplog):
+def test_failure_is_logged_with_its_details_and_no_body(queue, caplog):
     Message.objects.enqueue("jobs", SECRET, subject="a letter", max_delivery_count=2)
 
     for _ in range(2):

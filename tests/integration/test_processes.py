@@ -98,7 +98,7 @@ def states(database, held) -> set[str]:
 # Work and replacement
 
 
-def test_a_child_that_is_killed_is_replaced_and_its_message_released_at_once(database, busy, go_on):
+def test_killed_child_is_replaced_and_its_message_released_at_once(database, busy, go_on):
     processes, held = busy()
     victim, message = next(iter(held.items()))
     killed_at = time.time()
@@ -141,9 +141,7 @@ def test_children_that_die_at_once_are_given_up_after_growing_rests(database):
     assert "Traceback" not in worker.output
 
 
-def test_a_supervisor_whose_database_is_without_hope_ends_and_takes_its_children_along(
-    database, start
-):
+def test_supervisor_with_an_unusable_database_ends_with_its_children(database, start):
     processes = start("--queues=jobs", **hasty(database_errors__GIVE_UP_AFTER=0.1)).wait_ready()
     children = processes.children
 
@@ -191,7 +189,7 @@ def test_a_job_that_kills_its_child_ends_in_the_dead_letters(database, start):
 # Stopping
 
 
-def test_terminated_with_its_whole_group_it_still_drains(database, busy, go_on):
+def test_supervisor_terminated_with_its_process_group_drains(database, busy, go_on):
     """As systemd does it with KillMode=control-group: each child gets the signal as well."""
     processes, held = busy(launcher=OWN_GROUP)
     children = processes.children
@@ -207,7 +205,7 @@ def test_terminated_with_its_whole_group_it_still_drains(database, busy, go_on):
     wait_all_gone(children)
 
 
-def test_interrupted_at_the_keyboard_it_drains(database, busy, go_on):
+def test_supervisor_interrupted_at_the_keyboard_drains(database, busy, go_on):
     processes, held = busy(launcher=OWN_GROUP)
 
     os.killpg(processes.worker.pid, signal.SIGINT)
@@ -294,7 +292,7 @@ def test_a_delivery_whose_process_has_to_be_killed_to_stop_is_not_counted(databa
     assert "did not exit in time" in processes.worker.output
 
 
-def test_an_atomic_handler_that_outlasts_the_stop_is_not_counted_by_a_supervisor(database, start):
+def test_supervisor_does_not_count_an_atomic_handler_cut_by_shutdown(database, start):
     database.queue("atomic", lock_duration=LONG, max_delivery_count=1)
     steps = {"started": database.file("started"), "wait_for": database.file("never")}
     message = database.enqueue("atomic", steps)
@@ -312,7 +310,7 @@ def test_an_atomic_handler_that_outlasts_the_stop_is_not_counted_by_a_supervisor
 # Handlers that hold the interpreter or never end
 
 
-def test_a_handler_that_holds_the_interpreter_for_leases_is_run_once_by_processes(database, start):
+def test_processes_run_a_handler_that_holds_the_interpreter_once(database, start):
     lease = 1.0
     database.queue("holds", lock_duration=lease)
     message = database.enqueue("holds", {"started": database.file("started"), "seconds": 3})
@@ -343,7 +341,7 @@ def test_a_child_beyond_its_timeout_is_killed_and_its_message_comes_again(databa
     assert processes.worker.ended_well()
 
 
-def test_a_child_whose_coroutine_blocks_its_loop_is_killed_after_its_timeout(database, start):
+def test_child_with_a_blocked_loop_is_killed_after_the_timeout(database, start):
     database.queue("blocks", lock_duration=LONG)
     message = database.enqueue("blocks", {"started": database.file("started"), "seconds": LONG})
     hurry = hasty(leases__CANCEL_GRACE_MS=100)
@@ -370,9 +368,7 @@ def test_a_coroutine_that_blocks_its_loop_ends_a_worker_of_one_process(database)
     assert (again.pk, again.delivery_count, again.interruptions) == (message.pk, 2, 0)
 
 
-def test_a_neighbour_of_a_handler_beyond_its_timeout_is_interrupted_and_not_counted(
-    database, start
-):
+def test_neighbour_of_an_overdue_handler_is_interrupted_uncounted(database, start):
     """Three that wait leave one slot of four, beside one of them."""
     for name in ("limited", "jobs"):
         database.queue(name, lock_duration=LONG)
@@ -392,7 +388,7 @@ def test_a_neighbour_of_a_handler_beyond_its_timeout_is_interrupted_and_not_coun
     assert processes.worker.ended_well()
 
 
-def test_a_handler_that_holds_the_interpreter_each_time_is_given_a_longer_lease(database):
+def test_handler_that_always_holds_the_interpreter_gets_a_longer_lease(database):
     database.queue("stalls", lock_duration=0.5)
     message = database.enqueue("stalls", {"milliseconds": 1_500})
 
@@ -403,7 +399,7 @@ def test_a_handler_that_holds_the_interpreter_each_time_is_given_a_longer_lease(
     assert worker.output.count("--processes") == 1
 
 
-def test_a_thread_beyond_its_timeout_is_told_and_its_process_ends_for_a_new_one(database):
+def test_process_of_an_overdue_thread_is_replaced(database):
     database.queue("limited", lock_duration=LONG)
     steps = {"started": database.file("started"), "told": database.file("told")}
     message = database.enqueue("limited", steps)
@@ -418,7 +414,7 @@ def test_a_thread_beyond_its_timeout_is_told_and_its_process_ends_for_a_new_one(
     assert (again.pk, again.delivery_count) == (message.pk, 2)
 
 
-def test_a_thread_that_holds_the_interpreter_costs_at_worst_a_fenced_redelivery(database):
+def test_thread_that_holds_the_interpreter_costs_a_fenced_redelivery(database):
     database.queue("holds", lock_duration=0.5)
     message = database.enqueue("holds", {"started": database.file("started"), "seconds": 3})
     worker = database.start("--queues=holds", "--threads=2", **UNRULY)
@@ -433,7 +429,7 @@ def test_a_thread_that_holds_the_interpreter_costs_at_worst_a_fenced_redelivery(
     assert worker.ended_well()
 
 
-def test_a_process_too_large_before_its_first_message_is_a_failure_not_a_recycling(database):
+def test_process_too_large_before_its_first_message_is_a_failure(database):
     """Or it would be started again and again, as fast as processes start."""
     worker = database.start("--max-memory=1")
 

@@ -43,7 +43,7 @@ def states(messages):
     return [state_of(message) for message in messages]
 
 
-def test_with_nothing_to_come_it_reads_and_rests(reaper, queue):
+def test_reaper_without_due_work_reads_and_waits(reaper, queue):
     with CaptureQueriesContext(connection) as captured:
         assert reaper.poll() == LONGEST_POLL
 
@@ -59,13 +59,13 @@ def test_housekeeping_is_not_done_at_every_look(reaper, queue):
     assert len(captured) == 1
 
 
-def test_it_rests_until_the_next_thing_is_due(reaper, queue):
+def test_reaper_waits_until_the_next_due_time(reaper, queue):
     schedule(queue, 0.25)
 
     assert reaper.poll() == 0.25
 
 
-def test_it_rests_for_a_second_at_most_so_that_a_step_of_the_clock_is_noticed(reaper, queue, clock):
+def test_reaper_waits_a_second_at_most_to_notice_clock_steps(reaper, queue, clock):
     (message,) = schedule(queue, 3_600)
     assert reaper.poll() == LONGEST_POLL
 
@@ -163,7 +163,7 @@ def test_a_lone_reaper_looks_often_and_ends_when_asked(reaper, queue, monkeypatc
     assert rests == [STANDALONE_POLL] * 3
 
 
-def test_a_lone_reaper_is_on_the_register_while_it_runs(reaper, queue, monkeypatch):
+def test_lone_reaper_is_registered_while_running(reaper, queue, monkeypatch):
     stop = Shutdown()
     seen = []
 
@@ -200,7 +200,7 @@ def test_a_lone_reaper_waits_for_a_database_that_fails(reaper, queue, monkeypatc
     assert rests == [FIRST_REST, 2 * FIRST_REST, STANDALONE_POLL]
 
 
-def test_runreaper_once_says_what_it_did(queue, clock):
+def test_runreaper_once_reports_its_work(queue, clock):
     schedule(queue, 1)
     expire(queue, clock, 2)
     said = StringIO()

@@ -82,7 +82,7 @@ def held(queue, **options) -> Message:
 # The entry
 
 
-def test_a_worker_says_who_it_is_and_what_it_does(entry, clock):
+def test_registry_entry_describes_the_worker(entry, clock):
     entry.refresh(in_flight=2)
 
     (found,) = registered_workers("default")
@@ -94,7 +94,7 @@ def test_a_worker_says_who_it_is_and_what_it_does(entry, clock):
     assert found.pid == os.getpid()
 
 
-def test_it_writes_no_more_often_than_every_15_seconds(entry, time):
+def test_registry_entry_is_written_every_15_seconds_at_most(entry, time):
     assert WRITE_INTERVAL == 15
     assert writes(entry) == 1
     time.now += WRITE_INTERVAL - 0.001
@@ -105,7 +105,7 @@ def test_it_writes_no_more_often_than_every_15_seconds(entry, time):
     assert writes(entry) == 1
 
 
-def test_it_takes_itself_off_the_register(entry):
+def test_worker_removes_its_entry_from_the_register(entry):
     entry.refresh(in_flight=0)
 
     entry.remove()
@@ -207,9 +207,7 @@ def test_a_live_lease_of_one_that_cannot_be_judged_is_left_alone(queue, facts):
 
 
 @pytest.mark.django_db
-def test_an_entry_of_another_machine_is_forgotten_when_it_is_stale_and_its_leases_run_out(
-    queue, clock
-):
+def test_stale_entry_of_another_machine_is_removed_its_leases_expire(queue, clock):
     register("default", record(**ELSEWHERE))
     message = held(queue, worker="w2", lock_duration=3_600)
     clock.advance(LIVE_WITHIN_MS / 1000)
@@ -304,9 +302,7 @@ def test_after_a_reboot_nobody_waits_for_the_workers_before_it(queue, clock, boo
 @pytest.mark.django_db
 @pytest.mark.parametrize("set_forward", [0, 3_600 * SECOND])
 @pytest.mark.parametrize("since_boot", [0, 10 * SECOND])
-def test_clone_of_this_machine_keeps_its_leases_while_it_lives(
-    queue, clock, boot, since_boot, set_forward
-):
+def test_living_clone_of_this_machine_keeps_its_leases(queue, clock, boot, since_boot, set_forward):
     seen(clock, boot.at + since_boot)
     message = held(queue, worker="w2", lock_duration=3 * 3_600)
     assert release_gone("default") == 0
@@ -350,7 +346,7 @@ def test_an_entry_from_the_future_holds_nobody_up(clock):
 
 
 @pytest.mark.django_db
-def test_another_machine_is_one_of_another_boot_and_name_that_was_seen_of_late(clock):
+def test_another_machine_has_another_boot_and_name_and_is_recent(clock):
     register("default", record(**ELSEWHERE))
     assert other_machine("default").worker == "w2"
 

@@ -75,13 +75,13 @@ CASES = {
 
 
 @pytest.mark.parametrize(("verb", "expected"), CASES.values(), ids=CASES)
-def test_what_was_written_is_read_from_where_it_was_written(verb, expected):
+def test_written_rows_are_read_from_the_same_database(verb, expected):
     Queue.objects.create_queue("jobs")
 
     assert verb() == expected
 
 
-def test_a_row_is_read_again_from_where_it_is():
+def test_row_is_refreshed_from_its_own_database():
     queue = Queue.objects.create_queue("jobs")
     subscription = Subscription.objects.subscribe("orders", "stock")
     message = enqueue("jobs", 1)

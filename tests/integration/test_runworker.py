@@ -98,7 +98,7 @@ def test_a_burst_ends_when_nothing_is_left_to_claim(database):
     assert database.state(later) == "scheduled"
 
 
-def test_it_ends_after_so_many_messages(database):
+def test_worker_ends_after_max_messages(database):
     ids = database.enqueue_many("jobs", 5)
 
     assert database.start("--max-messages=3").ended_well()
@@ -107,7 +107,7 @@ def test_it_ends_after_so_many_messages(database):
     assert database.left() == 2
 
 
-def test_without_its_reaper_it_leaves_what_is_due_to_runreaper(database):
+def test_worker_without_reaper_leaves_due_work_to_runreaper(database):
     database.queue("jobs", lock_duration=0.001)
     database.enqueue("jobs")
     (expired,) = database.claim("jobs")
@@ -153,7 +153,7 @@ def test_every_ending_of_a_handler_settles_its_message(database):
     assert rolled_back.pk not in database.handled()
 
 
-def test_a_message_that_always_fails_ends_in_the_dead_letters_with_every_error(database):
+def test_always_failing_message_is_dead_lettered_with_every_error(database):
     database.queue("jobs", max_delivery_count=3, backoff_base=0.05)
     message = database.enqueue("jobs", {"raise": "no way"})
     worker = database.start().wait_ready()
@@ -171,7 +171,7 @@ def test_a_message_that_always_fails_ends_in_the_dead_letters_with_every_error(d
     assert worker.ended_well()
 
 
-def test_a_scheduled_message_is_delivered_when_it_is_due(database):
+def test_scheduled_message_is_delivered_when_due(database):
     worker = database.start().wait_ready()
     message = database.enqueue("jobs", delay=0.3)
 
@@ -182,7 +182,7 @@ def test_a_scheduled_message_is_delivered_when_it_is_due(database):
     assert worker.ended_well()
 
 
-def test_a_handler_longer_than_its_lease_keeps_it(database, busy, go_on):
+def test_handler_longer_than_its_lease_keeps_the_lease(database, busy, go_on):
     database.queue("jobs", lock_duration=1)
     worker, message = busy("--threads=2")
     first = database.row(message)["locked_until"]
@@ -204,7 +204,7 @@ def test_a_handler_longer_than_its_lease_keeps_it(database, busy, go_on):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_idle_worker_ends_when_it_is_asked_to(database, number):
+def test_idle_worker_ends_on_a_signal(database, number):
     worker = database.start().wait_ready()
 
     worker.signal(number)
@@ -226,7 +226,7 @@ def test_a_busy_worker_ends_its_handlers_and_begins_nothing_new(database, busy, 
     assert database.row(waiting)["delivery_count"] == 0
 
 
-def test_a_handler_beyond_the_shutdown_timeout_gives_its_message_back_at_once(database, busy):
+def test_handler_beyond_the_shutdown_timeout_releases_its_message(database, busy):
     worker, message = busy("--shutdown-timeout=0.1")
 
     worker.terminate()
@@ -250,7 +250,7 @@ def test_an_atomic_handler_beyond_the_shutdown_timeout_has_done_nothing(database
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_it_at_once_and_leaves_the_lease(database, busy, second):
+def test_second_signal_ends_the_worker_at_once_and_leaves_the_lease(database, busy, second):
     worker, message = busy()
     worker.terminate()
     worker.wait_said("no more claims")
@@ -262,7 +262,7 @@ def test_a_second_signal_ends_it_at_once_and_leaves_the_lease(database, busy, se
     assert (row["state"], row["delivery_count"]) == ("locked", 1)
 
 
-def test_a_lone_reaper_works_until_it_is_asked_to_stop(database):
+def test_lone_reaper_works_until_a_signal(database):
     reaper = database.run("runreaper")
     messages = [database.enqueue("jobs", delay=delay) for delay in (0.01, 0.2)]
 
@@ -278,7 +278,7 @@ def test_a_lone_reaper_works_until_it_is_asked_to_stop(database):
 # What it rides out
 
 
-def test_a_database_that_is_locked_while_it_runs_delays_the_settling_only(database, busy, go_on):
+def test_locked_database_delays_only_the_settling(database, busy, go_on):
     worker, message = busy(data={"quiet": True}, MQLITE_TEST_TIMEOUT="0.05")
 
     with database.locked():

@@ -89,7 +89,7 @@ def serving(command, shop, tmp_path):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_command_serves_and_ends_when_it_is_told_to(name, shop, tmp_path):
+def test_command_serves_and_ends_on_a_signal(name, shop, tmp_path):
     with serving(here(COMMANDS[name]), shop, tmp_path) as (process, log):
         process.send_signal(signal.SIGTERM)
 
@@ -108,7 +108,7 @@ def test_a_shell_that_becomes_the_worker_passes_the_signal_on(shop, tmp_path):
     assert "stops after 0 messages" in log.read_text()
 
 
-def test_the_unit_leaves_the_worker_the_time_it_takes():
+def test_unit_leaves_the_worker_its_shutdown_time():
     command = unit()["ExecStart"].split()
     grace = int(command[command.index("--shutdown-timeout") + 1])
 

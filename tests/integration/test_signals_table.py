@@ -170,7 +170,7 @@ def test_an_idle_worker_starts_anew_when_its_code_changes(database, reloading):
     assert worker.ended_well()
 
 
-def test_it_starts_anew_where_it_began_whatever_directory_a_handler_went_to(database, reloading):
+def test_worker_restarts_in_its_first_directory(database, reloading):
     code, environment = reloading
     environment["MQLITE_TEST_DATABASE"] = os.path.relpath(database.path, ROOT)
     database.queue("wanders")
@@ -185,7 +185,7 @@ def test_it_starts_anew_where_it_began_whatever_directory_a_handler_went_to(data
     assert worker.ended_well()
 
 
-def test_a_busy_worker_ends_its_handlers_before_it_starts_anew(database, busy, go_on, reloading):
+def test_busy_worker_ends_its_handlers_before_a_restart(database, busy, go_on, reloading):
     code, environment = reloading
     worker, message = busy("--reload", **environment)
 

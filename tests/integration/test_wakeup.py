@@ -96,7 +96,7 @@ def test_an_enqueue_rings(hung):
 
 
 @hears_doorbells
-def test_a_transaction_rings_once_it_has_committed(hung):
+def test_transaction_rings_the_doorbell_after_commit(hung):
     with transaction.atomic():
         enqueue()
         enqueue()
@@ -155,7 +155,7 @@ def test_reading_and_claiming_do_not_ring(hung):
     assert not rung(hung)
 
 
-def test_where_no_doorbell_is_heard_it_looks_more_often(monkeypatch):
+def test_worker_without_a_heard_doorbell_polls_more_often(monkeypatch):
     def refuse(path):
         raise OSError(errno.EMFILE, "too many watches")
 
@@ -166,7 +166,7 @@ def test_where_no_doorbell_is_heard_it_looks_more_often(monkeypatch):
 
 
 @hears_doorbells
-def test_where_the_doorbell_cannot_be_made_it_looks_more_often(monkeypatch, tmp_path):
+def test_worker_that_cannot_make_a_doorbell_polls_more_often(monkeypatch, tmp_path):
     monkeypatch.setitem(
         connections["default"].settings_dict, "NAME", str(tmp_path / "nowhere" / "db.sqlite3")
     )
