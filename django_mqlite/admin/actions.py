@@ -1,7 +1,7 @@
-"""Actions on one message, on selected messages and on everything that matches a filter.
+"""Actions on one message, on selected messages and on all that match a filter.
 
-An action that could lose something is confirmed on a page of its own first. Many messages are
-handled in batches for at most two seconds per request; then the page offers to continue.
+Actions that could lose data need a confirmation first. Bulk actions run in batches for at most two
+seconds per request; then the page offers to continue.
 """
 
 import time
@@ -24,7 +24,7 @@ from django.utils.translation import gettext_lazy as _
 
 from .. import timing
 from ..exceptions import MqliteError
-from ..formatting import STATES
+from ..formatting import state_label
 from ..models import DeadLetter, Message, Queue
 from ..timing import epoch_ms
 from ..transactions import write_transaction, yield_to_other_writers
@@ -34,10 +34,10 @@ from ..verbs.references import format_ids
 from .base import BaseAdmin, log, nothing_changed
 
 MAX_SECONDS = 2.0
-"""Seconds of batches in one request, so that the user sees progress and can stop."""
+"""Seconds that the batches of one request may take, so that the user sees progress and can stop."""
 
 SELECT_ACROSS = "select_across"
-"""The form field by which Django asks for everything that matches, not only the selection."""
+"""Django's form field for an action on all matching rows instead of the selection."""
 
 
 class RedriveForm(forms.Form):
@@ -69,15 +69,15 @@ class Action:
     name: str
     permission: str
     state: State
-    """The action is offered for messages in this state."""
+    """The state in which a message offers the action."""
     verb: Callable[[Sequence[int], Options], BulkCount]
     label: Any
     label_for_all: Any = None
     question: Any = None
     confirm: Any = None
-    """The button that confirms the question."""
+    """The label of the button that confirms the question."""
     confirm_single: bool = True
-    """Ask before acting on one message; many are always confirmed."""
+    """True if the action on one message needs a confirmation; bulk actions always do."""
     done: Any
     refused: Any
     log_flag: int = CHANGE
@@ -286,8 +286,8 @@ def act_on_message(
         text = gettext("“%(action)s” is not possible: #%(id)d is %(state)s, not %(expected)s.") % {
             "action": action.label,
             "id": id,
-            "state": STATES[State(message.state)],
-            "expected": STATES[action.state],
+            "state": state_label(message.state),
+            "expected": state_label(action.state),
         }
         model_admin.message_user(request, text, messages.ERROR)
     elif action.confirm_single and not _is_confirmed(request):
@@ -333,18 +333,18 @@ def _url_after(model_admin: BaseAdmin, id: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The position of a bulk action, which hidden fields carry from request to request.
+    """The position of a bulk action, kept in hidden fields between requests.
 
-    A user who forges it can do nothing that the action's permission does not allow anyway, so it
-    is checked but not signed. At most `left` messages are handled, and only those that died by
-    `until`: neither a redriven message that dies again nor one that was not confirmed. The next
-    batch comes after the message with these values of `queue`, `finished_at` and `id`.
+    It is validated but not signed: a forged position allows nothing that the permission does not.
+    At most `left` messages are handled, and only those dead-lettered by `until`, so that a redriven
+    message that fails again is left out. The next batch starts after the message with these values
+    of `queue`, `finished_at` and `id`.
     """
 
     left: int
     until: int
     due: int
-    """When the next message of a rate is due, in epoch milliseconds."""
+    """The due time of the next message with a rate, in epoch milliseconds."""
     done: int = 0
     queue: str = ""
     finished_at: int = 0
@@ -353,13 +353,15 @@ class Progress:
     @classmethod
     def start(cls, count: int) -> Self:
         now = timing.now_ms()
-        # If the clock was set back, dead letters may have died later than now.
-        last_death = DeadLetter.objects.aggregate(last=Max("finished_at"))["last"]
-        return cls(left=count, until=max(now, epoch_ms(last_death) if last_death else 0), due=now)
+        # If the clock was set back, some dead letters may be dated in the future.
+        last_finished = DeadLetter.objects.aggregate(last=Max("finished_at"))["last"]
+        return cls(
+            left=count, until=max(now, epoch_ms(last_finished) if last_finished else 0), due=now
+        )
 
     @classmethod
     def from_post(cls, data: Mapping[str, Any]) -> Self:
-        """Raise BadRequest for values that no confirmation page can contain."""
+        """Read the hidden fields; raise BadRequest for values that no page contains."""
         names = ("left", "until", "due", "done", "finished_at", "id")
         try:
             numbers = {name: int(data[f"progress_{name}"]) for name in names}
@@ -373,7 +375,7 @@ class Progress:
         return [(f"progress_{name}", value) for name, value in asdict(self).items()]
 
     def next_batch(self, letters: QuerySet[Any]) -> list[Any]:
-        """Return dead letters in the order of their index: by queue, the oldest death first."""
+        """Return dead letters in the order of their index: by queue, then the oldest first."""
         after = Q(finished_at__gt=self.finished_at) | Q(pk__gt=self.id)
         names = Queue.objects.filter(name__gte=self.queue).order_by("name")
         for name in names.values_list("name", flat=True):
@@ -386,7 +388,7 @@ class Progress:
         return []
 
     def after(self, batch: Sequence[Any], count: BulkCount, rate: float | None) -> Self:
-        """Return the progress after this batch; an empty one means that nothing is left."""
+        """Return the progress after this batch; an empty batch ends the action."""
         if not batch:
             return replace(self, left=0)
         return replace(
@@ -433,7 +435,7 @@ def _run_on_dead_letters(
     action: Action,
     options: Options,
 ) -> TemplateResponse | None:
-    """Run batches until nothing is left or the time of this request is over."""
+    """Run batches until all messages are handled or the request has taken MAX_SECONDS."""
     progress = Progress.from_post(request.POST)
     referenced: tuple[int, ...] = ()
     entry = _entry_for_matching(request, action, options) if _is_across(request) else None
@@ -475,13 +477,13 @@ def _with_delay(options: Options, progress: Progress) -> Options:
 def _log_selected(
     request: HttpRequest, letters: Sequence[Any], action: Action, options: Options
 ) -> None:
-    # Logged as messages, because they may not be dead letters any more.
+    # Logged as messages, because redriven messages are no longer dead letters.
     rows = [Message(pk=letter.pk, queue=letter.queue) for letter in letters]
     log(request, rows, action.log_flag, action.log_text(options))
 
 
 def _entry_for_matching(request: HttpRequest, action: Action, options: Options) -> LogEntry:
-    """Return the one log entry of this request, which is saved with each batch."""
+    """Return the log entry of this request, which is saved with each batch."""
     return LogEntry(
         user_id=cast("int", request.user.pk),
         content_type=ContentType.objects.get_for_model(Message),
@@ -503,8 +505,8 @@ def _continuation(
     options: Options,
     progress: Progress,
 ) -> TemplateResponse:
-    """Return the page whose button posts the action again for the rest."""
-    chosen = [(name, value) for name, value in options.items() if value not in (None, "")]
+    """Return the page whose button continues the action."""
+    entered = [(name, value) for name, value in options.items() if value not in (None, "")]
     text = gettext("%(done)s %(left)d left.")
     return _confirmation(
         model_admin,
@@ -512,7 +514,7 @@ def _continuation(
         action,
         question=text % {"done": action.done % {"count": progress.done}, "left": progress.left},
         button=_("Continue"),
-        hidden=[*_same_letters(request, action), *chosen, *progress.hidden()],
+        hidden=[*_same_letters(request, action), *entered, *progress.hidden()],
         back=request.get_full_path(),
     )
 

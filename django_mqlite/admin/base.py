@@ -23,7 +23,7 @@ from ..task_facts import STATUSES
 from ..types import Page, State, clamped
 
 MAX_OFFSET = 10_000_000
-"""A larger offset is a mistake: the query would take minutes, or overflow."""
+"""The largest accepted offset, because a larger one would take minutes or overflow."""
 
 
 class UncountedChangeList(ChangeList):
@@ -107,7 +107,7 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def response_action(
         self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **options: Any
     ) -> HttpResponse | None:
-        """Run an action; raise BadRequest for a selection that no list can have offered."""
+        """Run an action; raise BadRequest for ids that no list contains."""
         try:
             keys = [
                 self.opts.pk.to_python(key) for key in request.POST.getlist(ACTION_CHECKBOX_NAME)
@@ -150,7 +150,7 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return reverse(view, args=arguments, current_app=self.admin_site.name)
 
     def render(self, request: HttpRequest, template: str, **context: Any) -> TemplateResponse:
-        """Return a page of the app's own."""
+        """Return a page of the app from one of its templates."""
         request.current_app = self.admin_site.name
         defaults = {
             **self.admin_site.each_context(request),
@@ -167,7 +167,7 @@ def nothing_changed(error: Exception) -> str:
 
 
 class QueueFilter(admin.SimpleListFilter):
-    """Filter by queue, with the names of all queues: no DISTINCT over the messages."""
+    """Filter by queue; the choices come from the queues, without DISTINCT over the messages."""
 
     title = _("queue")
     parameter_name = "queue"
@@ -179,7 +179,7 @@ class QueueFilter(admin.SimpleListFilter):
         return [(name, name) for name in names]
 
     def has_output(self) -> bool:
-        return True  # also with a single queue, so that links to the list show their filter
+        return True  # even with a single queue, so that links to the list show their filter
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(queue=self.value()) if self.value() else queryset
@@ -243,7 +243,7 @@ class ReasonFilter(TextFilter):
 def log(request: HttpRequest, objects: Sequence[Model], action_flag: int, text: str) -> None:
     """Add an entry for each object to the admin log.
 
-    `text` is stored and read later by people of any language, so it is not translated.
+    `text` is not translated, because users of any language read the log.
     """
     LogEntry.objects.log_actions(
         user_id=cast("int", request.user.pk),

@@ -1,4 +1,4 @@
-"""Admin of dead letters: the list, with actions on a selection and on everything that matches."""
+"""Admin of dead letters: the list, with actions on a selection or on all that match."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ class DeadLetterAdmin(BaseMessageAdmin):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the list, with a button for each action on everything that matches."""
+        """Show the list, with a button for each action on all matching dead letters."""
         allowed = self.get_actions(request)
         actions = [action for action in (REDRIVE, PURGE) if action.name in allowed]
         return super().changelist_view(

@@ -40,7 +40,7 @@ def preformatted(text: str) -> SafeString:
 def readable_body(body: bytes, content_type: str | None) -> str:
     """Return indented JSON, text or a hex dump, truncated if it is long.
 
-    Never raises: a body that does not match its content type is shown as text or as bytes.
+    A body that does not match its content type is shown as text or as bytes.
     """
     try:
         return _readable(message.decode(body, content_type))
@@ -129,7 +129,7 @@ CHART = """
 
 
 def chart(minutes: Sequence[MinuteTally]) -> SafeString:
-    """Return an SVG with a bar per minute, failures on top; its title has the totals in words."""
+    """Return an SVG with a bar per minute, failures on top; its title contains the totals."""
     maximum = max((minute.completed + minute.failed for minute in minutes), default=0)
     title = gettext("%(completed)d completed, %(failed)d failed, at most %(maximum)d in a minute")
     completed, failed = [], []
@@ -153,7 +153,7 @@ def chart(minutes: Sequence[MinuteTally]) -> SafeString:
 
 
 def _bar_height(count: int, maximum: int) -> float:
-    """Return at least 1, so that a single delivery among thousands is visible; 0 for none."""
+    """Return the height of a bar: 0 for no delivery, else at least 1 so that it is visible."""
     return max(1.0, round(CHART_HEIGHT * count / maximum, 1)) if count else 0.0
 
 

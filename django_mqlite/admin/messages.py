@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy as _
 
 from .. import timing
 from ..exceptions import QueueNotFound, failures
-from ..formatting import STATES, length, time_of
+from ..formatting import length, state_label, time_of
 from ..models import Message, Queue
 from ..task_facts import NotATask, is_task, task_facts
 from ..timing import epoch_ms
@@ -56,7 +56,7 @@ TASK_FIELDSET: tuple[Any, Any] = (
 
 
 class SequenceNumberConverter(IntConverter):
-    """An id; other programs can write negative ones."""
+    """A sequence number, which can be negative if another program wrote it."""
 
     regex = "-?[0-9]+"
 
@@ -65,7 +65,7 @@ register_converter(SequenceNumberConverter, "mqlite_id")
 
 
 class BaseMessageAdmin(BaseAdmin):
-    """The common parts of messages and dead letters: everything but the lock token is shown."""
+    """The common parts of messages and dead letters, which show all but the lock token."""
 
     fieldsets = FIELDSETS
     readonly_fields = [
@@ -94,7 +94,7 @@ class BaseMessageAdmin(BaseAdmin):
         return act_on_message(self, request, id, ACTIONS[name])
 
     def body(self, request: HttpRequest, id: int) -> HttpResponse:
-        """Download the whole body, in a form that no browser runs or renders."""
+        """Download the whole body as a file that browsers do not render."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         message = self.model.objects.filter(pk=id).only("body").first()
@@ -143,7 +143,7 @@ class BaseMessageAdmin(BaseAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Match what find() does, for actions on everything that matches."""
+        """Apply the search of find(), for actions on all matching messages."""
         term = search_term.strip()
         if not term:
             return queryset, False
@@ -157,7 +157,7 @@ class BaseMessageAdmin(BaseAdmin):
 
     @admin.display(description=_("state"))
     def shown_state(self, message: Message) -> str:
-        return str(STATES[State(message.state)])
+        return state_label(message.state)
 
     @admin.display(description=_("subject"), empty_value=EMPTY)
     def short_subject(self, message: Message) -> str | None:
@@ -232,7 +232,7 @@ class BaseMessageAdmin(BaseAdmin):
 
 
 def _is_readable_task(message: Message) -> bool:
-    """Return False for a message that is not a task, or whose content is not one."""
+    """Return True for a message whose content is a valid task."""
     try:
         return is_task(message) and task_facts(message) is not None
     except NotATask:
@@ -240,7 +240,7 @@ def _is_readable_task(message: Message) -> bool:
 
 
 class MessageAdmin(BaseMessageAdmin):
-    """All messages, the newest first; those of a queue or state in the order of delivery."""
+    """All messages, the newest first; a queue or a state is listed in delivery order."""
 
     list_display = (
         "id", "queue", "shown_state", "short_subject", "group_id", "delivery_count", "enqueued_at",

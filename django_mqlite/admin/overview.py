@@ -1,4 +1,4 @@
-"""The tables of the overview: queues with depth and pace, and live workers."""
+"""The tables of the overview: queues with their depths and last hour, and live workers."""
 
 from dataclasses import replace
 from typing import Any
@@ -67,7 +67,7 @@ def _printable_record(worker: WorkerRecord) -> WorkerRecord:
 
 
 def _retention(queue: Queue) -> list[str]:
-    """Return how long the queue keeps finished messages, limits from the settings included."""
+    """Return the limits for finished messages, from the queue or from the settings."""
     default = get_settings()
     age = queue.dlq_max_age_ms or default.dlq_max_age_ms
     count = queue.dlq_max_count or default.dlq_max_count

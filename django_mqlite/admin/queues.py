@@ -35,7 +35,7 @@ class LimitField(forms.FloatField):
     """A limit on dead letters: empty uses the setting (0 in the row), -1 means unlimited."""
 
     factor = 1
-    """What the row counts in one unit of the form."""
+    """Units of the row per unit of the form."""
 
     def __init__(self, **options: Any) -> None:
         options |= {"required": False, "min_value": None, "max_value": None}
@@ -64,7 +64,7 @@ class LimitField(forms.FloatField):
 
 
 class AgeLimitField(LimitField):
-    """A limit in seconds; the row counts milliseconds."""
+    """A limit in seconds, stored in milliseconds."""
 
     factor = 1000
 
@@ -168,7 +168,7 @@ class QueueAdmin(BaseAdmin):
     def _set_paused(
         self, request: HttpRequest, queues: QuerySet[Queue], *, paused: bool
     ) -> int | None:
-        """Return how many queues changed, or None if the database refused."""
+        """Return the number of changed queues, or None after a database error."""
         try:
             with write_transaction(Queue.objects.database):
                 changed = [queue for queue in queues if Queue.objects.set_paused(queue, paused)]
@@ -202,7 +202,7 @@ class QueueAdmin(BaseAdmin):
         return [name for name in names if not (is_editable and name in DELIVERY + RETENTION)]
 
     def _names(self, columns: tuple[str, ...], *, editable: bool) -> list[str]:
-        """Return the fields of a form, or how they are shown."""
+        """Return the names of the form fields, or of their read-only displays."""
         if editable:
             return list(columns)
         return [f"{name}_shown" if hasattr(self, f"{name}_shown") else name for name in columns]

@@ -32,7 +32,7 @@ SAMPLE_FIELDS = [
 
 
 class StrictDecoder(json.JSONDecoder):
-    """A decoder that reports every text that Python cannot parse or write as invalid JSON."""
+    """A decoder that reports JSON that Python cannot parse or write again as invalid."""
 
     def decode(self, text: str, *args: Any) -> Any:
         try:
@@ -71,7 +71,7 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
         }
 
     matches_sample: bool | None = None
-    """The result of trying the filter; None if it was not tried, or could not be."""
+    """The result of the trial; None without a trial or after an invalid sample."""
     trial_result = ""
 
     def is_valid(self) -> bool:

@@ -249,6 +249,16 @@ def test_view_only_staff_can_change_nothing(page, site, clerk):
         assert page.get_by_role("button", name=wordings).count() == 0
 
 
+def test_overview_fits_a_small_laptop_without_scrolling(page, site, boss):
+    site.busy_hour()
+    page.set_viewport_size({"width": 1280, "height": 800})
+
+    page.goto(site.url + OVERVIEW)
+
+    box = "document.getElementById('mqlite-queues-box')"
+    assert page.evaluate(f"{box}.scrollWidth - {box}.clientWidth") <= 0
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_phone_shows_pages_without_horizontal_scrolling(page, site, boss, scheme):
     (letter,) = site.dead_letters(1)
