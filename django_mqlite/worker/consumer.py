@@ -18,7 +18,7 @@ from .executor import DeliveryResult
 from .leases import LeaseRenewer
 from .options import WorkerOptions
 from .pool import Pool
-from .reaper import LONGEST_POLL, Reaper
+from .reaper import MAX_POLL_INTERVAL, Reaper
 from .registry import WorkerEntry
 from .shutdown import Shutdown
 from .wakeup import Wakeup
@@ -42,7 +42,7 @@ class Consumer:
         *,
         pool: Pool,
         wakeup: Wakeup,
-        stop: Shutdown,
+        shutdown: Shutdown,
         reaper: Reaper | None = None,
         entry: WorkerEntry | None = None,
         renewer: LeaseRenewer | None = None,
@@ -52,7 +52,7 @@ class Consumer:
         self._options = options
         self._pool = pool
         self._wakeup = wakeup
-        self._stop = stop
+        self._shutdown = shutdown
         self._reaper = reaper
         self._entry = entry
         self._renewer = renewer
@@ -77,9 +77,11 @@ class Consumer:
         """
         while not self._done:
             self._wakeup.wait(self.poll())
-            connections[self._options.using].queries_log.clear()  # with DEBUG Django remembers them
+            connections[
+                self._options.using
+            ].queries_log.clear()  # with DEBUG, Django keeps all queries
         if self._pool.running:
-            logger.info("no more claims; %d handlers still run", len(self._pool.running))
+            logger.info("no more claims; waiting for %d running handlers", len(self._pool.running))
         while self._has_unfinished and (left := self._grace()) > 0:
             self._wakeup.wait(min(left, self.poll(claim=False)))
         if self._has_unfinished:
@@ -91,7 +93,7 @@ class Consumer:
 
     def _grace(self) -> float:
         """Return the seconds left for running handlers, counted from the shutdown request."""
-        if not self._stop.requested:
+        if not self._shutdown.requested:
             return self._options.shutdown_timeout
         self._deadline = self._deadline or time.monotonic() + self._options.shutdown_timeout
         return self._deadline - time.monotonic()
@@ -100,11 +102,11 @@ class Consumer:
     def _done(self) -> bool:
         if self._parent is not None and self._parent.gone:
             logger.warning(
-                "the process that started this worker is gone; draining (nohup, setsid or a "
-                "process manager keep a worker without one)"
+                "the process that started this worker has ended, so the worker is shutting down; "
+                "use nohup, setsid or a process manager for a worker that outlives it"
             )
-            self._stop.request()
-        if self._stop.requested or self._quota == 0 or self._memory.exceeded:
+            self._shutdown.request()
+        if self._shutdown.requested or self._quota == 0 or self._memory.exceeded:
             return True
         return self._options.burst and self._idle
 
@@ -137,7 +139,7 @@ class Consumer:
         self._idle = not (self._may_have_work or queues or self._pool.running)
         if self._may_have_work and claim and self._free > 0:
             return 0
-        until_reap = self._reap_at - time.monotonic() if self._reaper else LONGEST_POLL
+        until_reap = self._reap_at - time.monotonic() if self._reaper else MAX_POLL_INTERVAL
         return max(0, min(self._wakeup.poll_interval, until_reap))
 
     def _notice_commits(self) -> None:
@@ -225,9 +227,9 @@ class Consumer:
                 continue
             self._count(settlement.message)
             if not isinstance(settlement.outcome, Completion):
-                self._reap_soon()  # the retry may be due before anything that the reaper knows of
+                self._reap_soon()  # the retry may be due before the next sweep
         self._unsettled = []
-        self._may_have_work = True  # settling the head of a group makes its next message claimable
+        self._may_have_work = True  # settling the head of a group makes the next message claimable
         self.claimed += len(messages)
         self.on_claimed(self.claimed)
         self._log_stall(messages, at_least_ms)
@@ -235,7 +237,7 @@ class Consumer:
             self._pool.start(message)
 
     def _log_stall(self, messages: Sequence[Message], at_least_ms: int) -> None:
-        """Log once that leases last longer than the lock_duration of their queue, and why."""
+        """Log once that leases are longer than the lock_duration of their queue, and why."""
         extended = timedelta(milliseconds=at_least_ms)
         if self._stall_is_logged or self._renewer is None or not extended:
             return
@@ -243,9 +245,8 @@ class Consumer:
             self._stall_is_logged = True
             logger.warning(
                 "no lease was renewed for %.1f s, because a handler held the interpreter or a "
-                "transaction the database; leases of this worker last %.1f s now where their "
-                "queue's lock_duration is shorter. Run such handlers with --processes, or give "
-                "their queue a longer lock_duration",
+                "transaction held the database; the minimum lease of this worker is now %.1f s. "
+                "Run such handlers with --processes, or give their queue a longer lock_duration",
                 self._renewer.longest_stall,
                 at_least_ms / 1_000,
             )
@@ -253,8 +254,8 @@ class Consumer:
     def _settle_singly(self) -> None:
         """Settle one by one, because a foreign key of the project refers to one of the messages.
 
-        That message cannot be deleted and must not block the others. Its lease expires, and it
-        becomes a dead letter at its delivery limit.
+        The referenced message cannot be deleted and must not block the others. Its lease expires,
+        and it becomes a dead letter at its delivery limit.
         """
         settlements, self._unsettled = self._unsettled, []
         for settlement in settlements:
@@ -280,7 +281,7 @@ class Consumer:
             Settlement(
                 message=message,
                 outcome=Abandonment(delay_ms=0),
-                error="the worker was stopped before the handler, which had lost its lease, ended",
+                error="the handler lost its lease and was still running when the worker stopped",
             )
             for message in running
             if message.lease_lost
@@ -290,7 +291,7 @@ class Consumer:
 
     def _interrupt(self, messages: Sequence[Message]) -> None:
         leases = [lease for message in messages if (lease := message.lease) is not None]
-        reason = "the worker was stopped before the handler had ended"
+        reason = "the handler was still running when the worker stopped"
         given_back = interrupt(self._options.using, leases, reason=reason)
         for message in messages:
             if message.pk in given_back:
@@ -310,7 +311,7 @@ def _settlement(finished: DeliveryResult) -> Settlement:
 
 def _log_lost_lease(message: Message) -> None:
     logger.warning(
-        "the lease of message #%s of %s was lost while its handler ran; its outcome is not written",
+        "the lease of message #%s of %s was lost while its handler ran; its outcome is ignored",
         message.pk,
         message.queue,
         extra=CurrentMessage.of(message)._asdict(),
@@ -319,7 +320,7 @@ def _log_lost_lease(message: Message) -> None:
 
 def _log_failed_after_settle(message: Message, error: BaseException) -> None:
     logger.error(
-        "the handler of message #%s of %s failed after the message had been settled; it stays so",
+        "the handler of message #%s of %s failed after settling the message; it remains settled",
         message.pk,
         message.queue,
         exc_info=error,

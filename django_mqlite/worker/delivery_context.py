@@ -1,8 +1,8 @@
-"""The context in which a delivery starts, and a thread of its own for its synchronous calls.
+"""The context of a delivery, and a separate thread for its synchronous calls.
 
-asgiref runs the thread-sensitive calls of a process, Django's ORM in async code among them, in one
-thread. There deliveries would share their connections: one would roll back what another has open,
-and wait for a thread that another occupies.
+asgiref runs all thread-sensitive calls of a process, including Django's ORM in async code, in one
+thread. Deliveries would share that thread and its connections: one could roll back the transaction
+of another, and would have to wait while another uses the thread.
 """
 
 import os
@@ -37,7 +37,7 @@ class DeliveryContexts:
         return self._context.copy()
 
     def enter(self, message: Message) -> "DeliveryThread":
-        """Prepare the current context, a new one, for the delivery; return the thread it may use.
+        """Prepare the current context for a delivery; return the thread for its synchronous calls.
 
         The language and the time zone are set again because asgiref hides those of another thread.
         """
@@ -59,13 +59,13 @@ class DeliveryContexts:
 
 
 class SyncThreads:
-    """Idle threads, each with its open connections, for the next deliveries that need one."""
+    """A pool of idle threads with open connections, for later deliveries."""
 
     def __init__(self) -> None:
         self._idle: list[futures.Executor] = []
 
     def take(self) -> futures.Executor:
-        """Return the thread that was used last, or a new one."""
+        """Return the most recently used thread, or a new one."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -84,7 +84,7 @@ class SyncThreads:
 
 
 class DeliveryThread(futures.Executor):
-    """The thread of one delivery's synchronous calls, taken at the first of them."""
+    """An executor for the synchronous calls of one delivery; the first call takes a thread."""
 
     def __init__(self, threads: SyncThreads) -> None:
         self._threads = threads
@@ -93,29 +93,29 @@ class DeliveryThread(futures.Executor):
 
     @property
     def is_used(self) -> bool:
-        """Whether the delivery has made a synchronous call."""
+        """True if the delivery has made a synchronous call."""
         return self._thread is not None
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> futures.Future[T]:
-        """Run a synchronous call after those before it."""
+        """Run a synchronous call, after all earlier ones."""
         with self._guard:
             self._thread = self._thread or self._threads.take()
             return self._thread.submit(end_forked_children, fn, *args, **kwargs)
 
-    def end(self, act: Callable[[], T]) -> futures.Future[T]:
-        """Run `act` after the last call, then leave the thread to another delivery.
+    def end(self, clean_up: Callable[[], T]) -> futures.Future[T]:
+        """Run `clean_up` after the last call, then release the thread to other deliveries.
 
-        Calls of tasks that outlive their delivery are made in another thread.
+        Tasks that outlive their delivery make their calls in another thread.
         """
         with self._guard:
             thread, self._thread = self._thread or self._threads.take(), None
-        future = thread.submit(act)
+        future = thread.submit(clean_up)
         future.add_done_callback(lambda _: self._threads.put_back(thread))
         return future
 
 
 def end_forked_children(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Call the function; a process that it forks and that leaves it, ends there."""
+    """Call the function; end any process that it forks and that returns from it."""
     pid = os.getpid()
     try:
         result = function(*args, **kwargs)
@@ -127,10 +127,10 @@ def end_forked_children(function: Callable[..., T], *args: Any, **kwargs: Any) -
 
 
 def exit_if_forked(pid: int, result: object) -> None:
-    """End a process that a handler has forked, with the exit code that Python gives to `result`.
+    """Exit if this process was forked from `pid`, with the exit code that `result` stands for.
 
-    It would go on as a second worker with the same leases. It ends at once, because it must not use
-    the connections of the process `pid`, not even to close them.
+    Otherwise it would continue as a second worker with the same leases. It exits at once, because
+    it must not use the connections of process `pid`, not even to close them.
     """
     if os.getpid() == pid:
         return

@@ -15,13 +15,13 @@ from .executor import DeliveryResult
 logger = get_logger("django_mqlite.worker")
 
 CANCEL_TIMEOUT = 1.0
-"""Seconds that tasks have to end when the loop is closed."""
+"""Seconds that cancelled tasks have to end when the loop is closed."""
 
 OnFinished = Callable[[DeliveryResult], None]
 
 
 class EventLoop:
-    """Runs coroutines in a thread of its own, which starts with the first of them."""
+    """Run coroutines in a separate thread, which starts with the first coroutine."""
 
     def __init__(
         self,
@@ -30,10 +30,10 @@ class EventLoop:
         new_context: Callable[[], Context] = copy_context,
         on_broken: Callable[[], None] = lambda: None,
     ) -> None:
-        """`new_context` returns the context for a message's task.
+        """Create an event loop; `new_context` returns the context for a message's task.
 
-        `on_broken` is called if the loop cannot go on, for example because a handler has closed one
-        of its file descriptors.
+        `on_broken` is called if the loop fails for good, for example because a handler has closed
+        one of its file descriptors.
         """
         self._run = run
         self._new_context = new_context
@@ -42,7 +42,7 @@ class EventLoop:
         self._guard = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
-        # Touched in the loop's thread only.
+        # Accessed only in the loop's thread.
         self._tasks: dict[int, asyncio.Task[DeliveryResult]] = {}
         self._cancel_reasons: dict[int, BaseException] = {}
 
@@ -50,20 +50,20 @@ class EventLoop:
         """Run the message's handler as a task; `on_finished` is called in the loop's thread."""
         self._running_loop().call_soon_threadsafe(self._begin, message, on_finished)
 
-    def cancel(self, message: Message, because: BaseException) -> None:
-        """Cancel the message's task; `because` is what its delivery failed of."""
-        self._running_loop().call_soon_threadsafe(self._cancel, message, because)
+    def cancel(self, message: Message, reason: BaseException) -> None:
+        """Cancel the message's task; `reason` becomes the error of its delivery."""
+        self._running_loop().call_soon_threadsafe(self._cancel, message, reason)
 
     def close(self) -> None:
-        """End the loop; tasks that still run are cancelled, their messages have been given back."""
+        """Close the loop and cancel the remaining tasks, whose messages have been given back."""
         self._closing = True
         if self._loop is None or self._thread is None:
             return
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(timeout=5)
-        if not self._thread.is_alive():  # or a coroutine blocks it, and it goes with the process
-            # Handlers may have broken it.
+        if not self._thread.is_alive():  # a blocked loop ends with the process
+            # Handlers may have damaged the loop, so errors are ignored.
             with contextlib.suppress(BaseException), contextlib.closing(self._loop):
                 self._cancel_remaining(self._loop)
 
@@ -86,13 +86,15 @@ class EventLoop:
             return self._loop
 
     def _run_until_closed(self) -> None:
-        """Run the loop, again whenever a handler stops it, because others have tasks in it."""
-        assert self._loop is not None  # noqa: S101 - it has just been made
+        """Run the loop until close(); restart it if a handler stops it, because other tasks run."""
+        assert self._loop is not None  # noqa: S101 - set before the thread starts
         try:
             while not self._closing:
                 self._run_until_stopped(self._loop)
         except BaseException:
-            logger.exception("the event loop of all async handlers is broken, so the worker ends")
+            logger.exception(
+                "the event loop of the async handlers failed; the worker is shutting down"
+            )
             self._on_broken()
 
     def _run_until_stopped(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -108,32 +110,32 @@ class EventLoop:
             logger.exception("a task or callback of an async handler raised %s", name)
         else:
             if not self._closing:
-                logger.error("an async handler stopped the event loop; it was started again")
+                logger.error("an async handler stopped the event loop; the loop was restarted")
 
     def _begin(self, message: Message, on_finished: OnFinished) -> None:
-        # Without the loop's task factory: a handler may have set one that raises.
+        # Not loop.create_task(): a handler may have set a task factory that raises.
         task = asyncio.Task(
             self._run(message), loop=asyncio.get_running_loop(), context=self._new_context()
         )
         self._tasks[id(message)] = task
         task.add_done_callback(lambda done: on_finished(self._end(message, done)))
 
-    def _cancel(self, message: Message, because: BaseException) -> None:
+    def _cancel(self, message: Message, reason: BaseException) -> None:
         task = self._tasks.get(id(message))
         if task is not None:
-            self._cancel_reasons.setdefault(id(message), because)
+            self._cancel_reasons.setdefault(id(message), reason)
             task.cancel()
 
     def _end(self, message: Message, task: "asyncio.Task[DeliveryResult]") -> DeliveryResult:
-        """A task that is cancelled before its first step never comes to run anything."""
+        """Return the result of the finished task, which may have been cancelled before it ran."""
         del self._tasks[id(message)]
-        because = self._cancel_reasons.pop(id(message), None)
+        reason = self._cancel_reasons.pop(id(message), None)
         if task.cancelled():
-            return DeliveryResult(message=message, error=because or asyncio.CancelledError())
+            return DeliveryResult(message=message, error=reason or asyncio.CancelledError())
         error = task.exception()
-        if error is not None:  # run_async() answers for the handler; this is of what surrounds it
+        if error is not None:  # not the handler's: run_async() catches those
             return DeliveryResult(message=message, error=error)
         finished = task.result()
-        if because is not None and isinstance(finished.error, asyncio.CancelledError):
-            return replace(finished, error=because)
+        if reason is not None and isinstance(finished.error, asyncio.CancelledError):
+            return replace(finished, error=reason)
         return finished

@@ -1,4 +1,4 @@
-"""Run a handler for one message and return how the delivery ended."""
+"""Run a handler for one message and return the result of the delivery."""
 
 import asyncio
 import contextlib
@@ -40,8 +40,8 @@ class DeliveryResult:
     ending: Outcome = field(init=False)
     """The outcome that the handler returned, or the one that follows from `error`."""
     details: ErrorDetails | None = field(init=False, default=None)
-    """The text of the error. Errors are foreign code, so it is read here, in the thread or task
-    of the handler, and never by the consumer."""
+    """The text of the error. Errors are foreign code, so it is read in the thread or task of the
+    handler, never by the consumer."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ending", self.outcome or outcome_of(self.error))
@@ -75,50 +75,50 @@ class Executor:
         handler = handler_of(message, self.handlers)
         own_thread = self.contexts.enter(message)
         limited = _within_timeout(handler, self._timeout_ms(message))
-        ended = clean_up_delivery(handler, _ended(limited, message, self.using))
-        if own_thread.is_used:  # by an event loop that the handler has run itself
-            ended = own_thread.end(partial(clean_up_delivery, handler, ended)).result()
-        return ended
+        result = clean_up_delivery(handler, _result(limited, message, self.using))
+        if own_thread.is_used:  # by an event loop that the handler ran itself
+            result = own_thread.end(partial(clean_up_delivery, handler, result)).result()
+        return result
 
     async def run_async(self, message: Message) -> DeliveryResult:
-        """The same for a coroutine function, in a context from `contexts.new_context()`.
+        """Run a coroutine handler, in a context from `contexts.new_context()`; return the result.
 
-        A cancellation is an answer like any other.
+        Cancellation is returned as an error like any other.
         """
         own_thread = self.contexts.enter(message)
         handler = handler_of(message, self.handlers)
-        ended = await _handle_async(handler, message)
+        result = await _handle_async(handler, message)
         limit_ms = self._timeout_ms(message)
         if limit_ms is not None and is_overdue(message, limit_ms) and not _handles_cancel(message):
-            ended = DeliveryResult(message=message, error=overdue_error(limit_ms))
-        if own_thread.is_used or ended.settled:
+            result = DeliveryResult(message=message, error=overdue_error(limit_ms))
+        if own_thread.is_used or result.settled:
             return await _wait_for_thread(
-                own_thread.end(partial(clean_up_delivery, handler, ended))
+                own_thread.end(partial(clean_up_delivery, handler, result))
             )
-        clear_frame_locals(ended.error)
-        return ended
+        clear_frame_locals(result.error)
+        return result
 
     def _timeout_ms(self, message: Message) -> int | None:
-        """Return the timeout of the queue's handler, which limits tasks in the queue as well."""
+        """Return the timeout of the queue's handler, which also applies to tasks in the queue."""
         handler = self.handlers.get(message.queue)
         return None if handler is None else handler.timeout_ms
 
 
 def overdue_error(limit_ms: int) -> TimeoutError:
-    """Return the error of a delivery that its handler's timeout has ended."""
+    """Return the error of a delivery that exceeded its handler's timeout."""
     return TimeoutError(f"the handler ran longer than its timeout, {limit_ms / 1000:g} s")
 
 
 def is_overdue(message: Message, limit_ms: int) -> bool:
-    """Return whether the handler has had its time and has not settled the message."""
+    """Return True if the handler exceeded its timeout and has not settled the message."""
     ran_ms = timing.now_ms() - timing.epoch_ms(message.locked_at)
     return message.state == State.LOCKED and ran_ms > limit_ms
 
 
 def _within_timeout(handler: Handler, limit_ms: int | None) -> Handler:
-    """Return a handler that runs this one and raises TimeoutError if it ends too late.
+    """Return a handler that raises TimeoutError if this one exceeds its timeout.
 
-    It raises inside the transaction of an atomic handler, which is rolled back.
+    The error is raised inside the transaction of an atomic handler, which is rolled back.
     """
     if limit_ms is None:
         return handler
@@ -138,22 +138,22 @@ def _call_within(limit_ms: int, handler: Handler, message: Message) -> object:
 
 
 def _handles_cancel(message: Message) -> bool:
-    """Return whether the coroutine was cancelled at its timeout and may still decide how it ends.
+    """Return True if the coroutine was cancelled at its timeout and still has its lease.
 
-    One that goes on too long after that has its lease given up.
+    Such a coroutine may catch the cancellation and return. Its lease ends after the grace period.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0 and not message.lease_lost
 
 
-# The frames of these two are in the traceback of the error, so none of their locals may refer to
-# it: such a cycle would keep everything the handler had in its frames alive.
+# The frames of these two functions are in the traceback of the error, so their locals must not
+# refer to it: such a cycle would keep all objects in the handler's frames alive.
 
 
-def _ended(handler: Handler, message: Message, using: str) -> DeliveryResult:
+def _result(handler: Handler, message: Message, using: str) -> DeliveryResult:
     try:
         return delivery_result(message, run_handler(handler, message, using))
-    except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the delivery, not us
+    except BaseException as error:  # noqa: BLE001 - SystemExit ends the delivery, not the worker
         return DeliveryResult(message=message, error=error)
 
 
@@ -164,13 +164,13 @@ async def _handle_async(handler: Handler, message: Message) -> DeliveryResult:
         exit_if_forked(pid, returned)
         check_has_run(returned)
         return delivery_result(message, returned)
-    except BaseException as error:  # noqa: BLE001 - see _ended()
+    except BaseException as error:  # noqa: BLE001 - see _result()
         exit_if_forked(pid, error)
         return DeliveryResult(message=message, error=error)
 
 
 async def _wait_for_thread(future: Future[T]) -> T:
-    """Wait for the result even if the delivery is cancelled: its thread is not free before."""
+    """Wait for the result even if the delivery is cancelled, because its thread is in use."""
     waited = asyncio.wrap_future(future)
     while True:
         try:
@@ -180,24 +180,24 @@ async def _wait_for_thread(future: Future[T]) -> T:
                 raise
 
 
-def clean_up_delivery(handler: Handler, ended: DeliveryResult) -> DeliveryResult:
+def clean_up_delivery(handler: Handler, result: DeliveryResult) -> DeliveryResult:
     """Clean up the connections of this thread and return the result of the delivery."""
-    clear_frame_locals(ended.error)
+    clear_frame_locals(result.error)
     rolled_back = clean_up_connections()
     if rolled_back or not handler.atomic:
-        sync_state_from_database(ended.message)
-    if rolled_back and ended.error is None:
+        sync_state_from_database(result.message)
+    if rolled_back and result.error is None:
         # Everything that the handler wrote was rolled back, so the delivery has failed.
-        return DeliveryResult(message=ended.message, error=TransactionLeftOpen(rolled_back))
-    return ended
+        return DeliveryResult(message=result.message, error=TransactionLeftOpen(rolled_back))
+    return result
 
 
 def clear_frame_locals(error: BaseException | None) -> None:
-    """Clear the local variables of the frames that the error has passed through.
+    """Clear the local variables of the frames in the error's traceback.
 
-    Some refer to the error again, those of asgiref and of Django's database errors among them, and
-    so would keep what the handler had in its frames, a half-read query say, until Python collects
-    its garbage. Never raises: what is freed there is foreign code.
+    Some of them, for example in asgiref and Django's database errors, refer to the error. Such a
+    cycle would keep objects of the handler alive, for example a half-read query, until the garbage
+    collector runs. Errors are ignored, because clearing a frame can run foreign code.
     """
     seen: set[int] = set()
     errors = [error]
@@ -217,8 +217,8 @@ def clear_frame_locals(error: BaseException | None) -> None:
 def _clear(frame: FrameType) -> None:
     """Clear a frame that has ended.
 
-    An error that several deliveries raise has frames of coroutines that go on elsewhere, and Python
-    before 3.13 would end them. The garbage collector sees the code of a frame once it has ended.
+    An error that several deliveries raise has frames of coroutines that are still running, and
+    Python before 3.13 would end them. Only a frame that has ended refers to its code object.
     """
     if frame.f_code in gc.get_referents(frame):
         frame.clear()
@@ -242,14 +242,14 @@ def _run_atomic(handler: Handler, message: Message, using: str) -> object:
     committed: list[bool] = []
     try:
         with write_transaction(using):
-            # The first hook of the transaction: one of the handler's that raises comes later.
+            # Registered first, so that a hook of the handler that raises runs after it.
             transaction.on_commit(partial(committed.append, True), using=using)
             returned = call(handler, message)
             if message.state == State.LOCKED:
                 message.complete()
     except BaseException:
         if not committed:
-            message.state = State.LOCKED  # rolled back, with the completion if it came so far
+            message.state = State.LOCKED  # the completion, if any, was rolled back
         raise
     return returned
 
@@ -288,20 +288,20 @@ def sync_state_from_database(message: Message) -> None:
 def clean_up_connections() -> list[str]:
     """Prepare the connections for the next message; return aliases with a rolled-back transaction.
 
-    SQLite connections do not go stale, and reopening one for each message costs more than the
-    message: they are closed after an error only. The others follow Django's rule. Never raises: the
-    thread would be lost, and its message renewed for ever.
+    SQLite connections do not go stale, and reopening one costs more than a message, so they are
+    closed only after an error. Other connections follow Django's rule. Errors are logged and never
+    raised, because they would end the thread while the lease of its message is renewed forever.
     """
-    undone = []
+    rolled_back = []
     for connection in connections.all(initialized_only=True):
         try:
             if _is_in_transaction(connection):
-                undone.append(connection.alias)
+                rolled_back.append(connection.alias)
             _clean_up(connection)
         except Exception:
             logger.exception("discarding a broken connection to database %r", connection.alias)
             del connections[connection.alias]
-    return undone
+    return rolled_back
 
 
 def _is_in_transaction(connection: Any) -> bool:
@@ -311,10 +311,10 @@ def _is_in_transaction(connection: Any) -> bool:
 
 
 def _clean_up(connection: Any) -> None:
-    connection.queries_log.clear()  # with DEBUG Django remembers them
+    connection.queries_log.clear()  # with DEBUG, Django keeps all queries
     if connection.in_atomic_block:
         _close(connection)
-        del connections[connection.alias]  # closed inside a block it would never open again
+        del connections[connection.alias]  # closed inside a block, it could not be reopened
     elif connection.vendor != "sqlite":
         connection.close_if_unusable_or_obsolete()
     elif connection.errors_occurred or _left_open(connection):
@@ -326,7 +326,7 @@ def _clean_up(connection: Any) -> None:
 def _left_open(connection: Any) -> bool:
     """Return True if the handler left a transaction open or turned autocommit off.
 
-    It would hold the write lock of the whole file for as long as this thread lives.
+    An open transaction would hold the write lock of the file as long as this thread lives.
     """
     if connection.connection is None:
         return False
@@ -337,15 +337,15 @@ def _left_open(connection: Any) -> bool:
 def _close(connection: Any) -> None:
     if connection.vendor == "sqlite" and connection.connection is not None:
         connection.connection.rollback()
-        _end_queries(connection)  # or SQLite goes on with it, closed or not
+        _end_queries(connection)  # otherwise SQLite keeps the closed connection open
     connection.close()
 
 
 def _end_queries(connection: Any) -> None:
-    """End the queries that have rows left; to be called outside a transaction.
+    """Close cursors with unread rows. Call this outside a transaction.
 
-    The snapshot of one would keep the WAL from being written back, and the next transaction from
-    writing.
+    The snapshot of an unfinished query would prevent checkpoints of the WAL and make the next
+    write transaction fail.
     """
     if connection.connection is not None and _is_half_read(connection):
         for referrer in gc.get_referrers(connection.connection):
@@ -354,7 +354,7 @@ def _end_queries(connection: Any) -> None:
 
 
 def _is_half_read(connection: Any) -> bool:
-    """Python has no call for it, but SQLite refuses this before it sees that 0 is no file name."""
+    """Return True if a query has unread rows: SQLite then rejects VACUUM with its own error."""
     try:
         connection.connection.execute("VACUUM INTO 0")
     except connection.Database.Error as error:

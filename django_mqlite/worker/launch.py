@@ -21,7 +21,11 @@ logger = get_logger("django_mqlite.worker")
 
 
 def run_worker(
-    options: WorkerOptions, handlers: Mapping[str, Handler], stop: Shutdown, *, processes: int = 1
+    options: WorkerOptions,
+    handlers: Mapping[str, Handler],
+    shutdown: Shutdown,
+    *,
+    processes: int = 1,
 ) -> int:
     """Run until shutdown is requested; return the exit code.
 
@@ -29,22 +33,24 @@ def run_worker(
     raise its error.
     """
     if processes > 1:
-        return Supervisor(options, handlers, stop, processes=processes).run()
-    return _exit_code(run_worker_process(options, handlers, stop), stop)
+        return Supervisor(options, handlers, shutdown, processes=processes).run()
+    return _exit_code(run_worker_process(options, handlers, shutdown), shutdown)
 
 
-def _exit_code(result: ProcessResult, stop: Shutdown) -> int:
+def _exit_code(result: ProcessResult, shutdown: Shutdown) -> int:
     if result.running:
         # A running handler would keep the interpreter from exiting, or crash it.
         if result.error:
             logger.error("the worker is exiting: %s (%s)", result.error, advice(result.error))
-        stop.exit_now(result.code)
+        shutdown.exit_now(result.code)
     if result.error:
         raise result.error
     return result.code
 
 
-def run_reloading(options: WorkerOptions, handlers: Mapping[str, Handler], stop: Shutdown) -> int:
+def run_reloading(
+    options: WorkerOptions, handlers: Mapping[str, Handler], shutdown: Shutdown
+) -> int:
     """Run a worker for development: when a file of the project changes, drain and restart.
 
     The worker runs on the main thread, because signals arrive there; another thread watches files.
@@ -55,30 +61,33 @@ def run_reloading(options: WorkerOptions, handlers: Mapping[str, Handler], stop:
     mtimes = dict(reloader.snapshot_files())
     Thread(
         target=_watch_files,
-        args=(reloader, mtimes, changed, stop),
+        args=(reloader, mtimes, changed, shutdown),
         name="mqlite-reload",
         daemon=True,
     ).start()
-    result = run_worker_process(options, handlers, stop)
+    result = run_worker_process(options, handlers, shutdown)
     if changed.requested:
         logger.info("code has changed; restarting")
         os.chdir(directory)  # a handler may have changed it, and the command line is relative
         os.execv(sys.executable, autoreload.get_child_arguments())  # noqa: S606 - the original command line
-    return _exit_code(result, stop)
+    return _exit_code(result, shutdown)
 
 
 def _watch_files(
-    reloader: autoreload.StatReloader, mtimes: dict[Path, float], changed: Shutdown, stop: Shutdown
+    reloader: autoreload.StatReloader,
+    mtimes: dict[Path, float],
+    changed: Shutdown,
+    shutdown: Shutdown,
 ) -> None:
-    while not stop.wait(reloader.SLEEP_TIME):
+    while not shutdown.wait(reloader.SLEEP_TIME):
         current = dict(reloader.snapshot_files())
         if any(mtimes.get(path, mtime) != mtime for path, mtime in current.items()):
             changed.request()
-            stop.request()
+            shutdown.request()
         mtimes = {**mtimes, **current}
 
 
-def wait_for_other_machine(using: str, stop: Shutdown) -> None:
+def wait_for_other_machine(using: str, shutdown: Shutdown) -> None:
     """Wait while a worker of another machine uses the file, because both would corrupt it.
 
     SQLite's locks do not work across machines. A registration expires a minute after its last
@@ -95,5 +104,5 @@ def wait_for_other_machine(using: str, stop: Shutdown) -> None:
                 other.host,
             )
             is_logged = True
-        if stop.wait(1.0):
+        if shutdown.wait(1.0):
             return

@@ -136,7 +136,7 @@ class LeaseRenewer:
     def _run(self) -> None:
         try:
             while not self._shutdown.wait(self.poll()):
-                connections[self._using].queries_log.clear()  # with DEBUG Django remembers them
+                connections[self._using].queries_log.clear()  # with DEBUG, Django keeps all queries
                 self._wait_while_idle()
         except BaseException:
             logger.exception("lease renewal failed; the worker is shutting down")

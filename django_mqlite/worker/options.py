@@ -12,16 +12,16 @@ def worker_name(*, pid: int | None = None, unique: str | None = None) -> str:
 
 
 def unique_part() -> str:
-    """The last part of a worker's name."""
+    """Return a random last part for a worker name."""
     return secrets.token_hex(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """The options of `runworker`; times in seconds.
+    """The options of `runworker`; times are in seconds.
 
-    Queues are served in their order, strictly or, if `in_turn`, each first in its turn.
-    `supervised`: a supervisor watches the process and kills it where a thread cannot be stopped.
+    Queues are served strictly in order or, if `in_turn` is true, each one first in turn. If
+    `supervised` is true, a supervisor enforces timeouts by killing the process.
     """
 
     using: str

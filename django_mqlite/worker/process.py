@@ -43,24 +43,24 @@ class ProcessResult:
 
 
 def run_worker_process(
-    options: WorkerOptions, handlers: Mapping[str, Handler], stop: Shutdown
+    options: WorkerOptions, handlers: Mapping[str, Handler], shutdown: Shutdown
 ) -> ProcessResult:
     """Run a worker until shutdown, until its quota is used up, or in a burst until idle.
 
     Messages whose handlers are still running after the shutdown timeout have been given back.
     """
     wakeup = Wakeup(options.using)
-    stop.on_request(wakeup.notify)
+    shutdown.on_request(wakeup.notify)
     executor = Executor(handlers=handlers, using=options.using)
-    pool = _pool(options, executor, wakeup, stop)
-    renewer = _renewer(options, handlers, pool, stop)
+    pool = _pool(options, executor, wakeup, shutdown)
+    renewer = _renewer(options, handlers, pool, shutdown)
     renewer.start()
     entry = WorkerEntry(options)
     consumer = Consumer(
         options,
         pool=pool,
         wakeup=wakeup,
-        stop=stop,
+        shutdown=shutdown,
         reaper=Reaper(options.using) if options.reaper else None,
         entry=entry,
         renewer=None if options.supervised else renewer,
@@ -68,7 +68,7 @@ def run_worker_process(
     error = None
     try:
         with (
-            watched(options.using, stop),
+            watched(options.using, shutdown),
             _burst_progress(options) as show_claimed,
         ):
             logger.info("worker %s serves %s", options.name, ", ".join(options.queues))
@@ -83,29 +83,29 @@ def run_worker_process(
         wakeup.close()
         with contextlib.suppress(Error):  # stale entries are recognized by their age
             entry.remove()
-    logger.info("worker %s stops after %d messages", options.name, consumer.claimed)
-    failed = stop.failed or consumer.started_over_memory_limit
+    logger.info("worker %s stopped after %d messages", options.name, consumer.claimed)
+    failed = shutdown.failed or consumer.started_over_memory_limit
     return ProcessResult(running=len(pool.running), error=error, failed=failed)
 
 
 def _burst_progress(options: WorkerOptions) -> AbstractContextManager[Callable[[int], None]]:
     """Show on a terminal how many of the messages that wait at the start of a burst are claimed."""
-    wanted = options.burst and sys.stdout.isatty()
-    stats = Queue.objects.db_manager(options.using).stats() if wanted else []
+    shown = options.burst and sys.stdout.isatty()
+    stats = Queue.objects.db_manager(options.using).stats() if shown else []
     waiting = sum(queue.counts["active"] for queue in stats if queue.queue in options.queues)
 
     def write(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
 
-    return progress_bar(write, "messages", waiting, wanted=wanted)
+    return progress_bar(write, "messages", waiting, shown=shown)
 
 
-def _pool(options: WorkerOptions, executor: Executor, wakeup: Wakeup, stop: Shutdown) -> Pool:
+def _pool(options: WorkerOptions, executor: Executor, wakeup: Wakeup, shutdown: Shutdown) -> Pool:
     loop = EventLoop(
         executor.run_async,
         new_context=executor.contexts.new_context,
-        on_broken=partial(stop.request, failed=True),
+        on_broken=partial(shutdown.request, failed=True),
     )
     return Pool(
         executor.run,
@@ -117,11 +117,12 @@ def _pool(options: WorkerOptions, executor: Executor, wakeup: Wakeup, stop: Shut
 
 
 def _renewer(
-    options: WorkerOptions, handlers: Mapping[str, Handler], pool: Pool, stop: Shutdown
+    options: WorkerOptions, handlers: Mapping[str, Handler], pool: Pool, shutdown: Shutdown
 ) -> LeaseRenewer:
-    """In a supervised process a handler that has had its time is the supervisor's affair.
+    """Return the lease renewer, which also enforces timeouts.
 
-    But for coroutines: only its own process can cancel one.
+    In a supervised process the supervisor enforces them, except for coroutines, which only their
+    own process can cancel.
     """
     limits = {
         queue: handler.timeout_ms
@@ -130,13 +131,15 @@ def _renewer(
     }
 
     def recycle(message: Message) -> None:
-        logger.error("message #%s of %s is stuck; the worker ends", message.pk, message.queue)
-        stop.request(failed=True)
+        logger.error(
+            "message #%s of %s is stuck; the worker is shutting down", message.pk, message.queue
+        )
+        shutdown.request(failed=True)
 
     return LeaseRenewer(
         options.using,
         pool,
         timeout_ms=limits,
         on_stuck=None if options.supervised else recycle,
-        on_failed=partial(stop.request, failed=True),
+        on_failed=partial(shutdown.request, failed=True),
     )

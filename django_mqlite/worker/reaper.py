@@ -24,7 +24,7 @@ from .shutdown import Shutdown
 from .watchdogs import watched
 
 BATCH = 1_000
-"""Rows a batch may touch, so that no other writer waits for long."""
+"""Maximum rows of a batch, so that no other writer waits long."""
 
 Sweep = Callable[..., int]
 
@@ -33,23 +33,23 @@ URGENT: Mapping[str, Sweep] = {
     "schedules activated": activate_due,
     "messages expired": expire,
 }
-"""What messages wait for; done when it falls due."""
+"""Sweeps that messages wait for; run as soon as they are due."""
 
 HOUSEKEEPING: Mapping[str, Sweep] = {
     "completed messages pruned": prune_completed,
     "dead letters pruned": prune_dead_letters,
     "records pruned": prune_records,
 }
-"""What only takes up space; done now and then."""
+"""Sweeps that free space; run every HOUSEKEEPING_INTERVAL."""
 
 
 def run_round(sweeps: Mapping[str, Sweep], using: str) -> dict[str, int]:
-    """Run one batch of each sweep; return the rows that each found. A full BATCH may have more."""
+    """Run one batch of each sweep; return its rows. A sweep with BATCH rows may have more."""
     return {name: sweep(using, limit=BATCH) for name, sweep in sweeps.items()}
 
 
 def run_all(using: str) -> dict[str, int]:
-    """Run all sweeps until nothing is due; return the rows that each found."""
+    """Run all sweeps until nothing is due; return the rows of each."""
     sweeps = {**URGENT, **HOUSEKEEPING}
     total = dict.fromkeys(sweeps, 0)
     while True:
@@ -62,66 +62,66 @@ def run_all(using: str) -> dict[str, int]:
 
 logger = get_logger("django_mqlite.worker")
 
-LONGEST_POLL = 1.0
-"""Seconds: a step of the clock, or the death of a worker of this machine, is noticed so soon."""
+MAX_POLL_INTERVAL = 1.0
+"""Maximum seconds until a clock step or a dead worker of this machine is noticed."""
 
-HOUSEKEEPING_EVERY = 10.0
-"""Seconds between two rounds of what only takes up space."""
+HOUSEKEEPING_INTERVAL = 10.0
+"""Seconds between two rounds of HOUSEKEEPING."""
 
-GAP = 0.01
-"""Seconds between two batches, about what one takes, so that other writers get in."""
+BATCH_PAUSE = 0.01
+"""Seconds between two batches, about the duration of one, so that other writers get a turn."""
 
-STANDALONE_POLL = 0.1
-"""Seconds: without a doorbell, a new schedule is noticed so soon."""
+STANDALONE_POLL_INTERVAL = 0.1
+"""Maximum seconds until a standalone reaper, which has no doorbell, notices a new schedule."""
 
 
 class Reaper:
-    """Any number of them may run at once: each sweep is one fenced statement."""
+    """Run sweeps when they are due. Several reapers may run at once: each sweep is fenced."""
 
     def __init__(self, using: str) -> None:
         self._using = using
         self._housekeeping_at = 0.0
-        self._gone_at = 0.0
+        self._check_workers_at = 0.0
 
     def poll(self) -> float:
         """Sweep one batch of what is due; return the seconds to wait. Only reads while idle."""
-        if time.monotonic() >= self._gone_at:
-            self._gone_at = time.monotonic() + LONGEST_POLL
+        if time.monotonic() >= self._check_workers_at:
+            self._check_workers_at = time.monotonic() + MAX_POLL_INTERVAL
             release_gone(self._using)
         wait = next_event_in(self._using)
         if wait == 0:
             if self._is_more_after(URGENT):
-                return GAP
+                return BATCH_PAUSE
             wait = next_event_in(self._using)
         if time.monotonic() >= self._housekeeping_at:
             if self._is_more_after(HOUSEKEEPING):
-                return GAP
-            self._housekeeping_at = time.monotonic() + HOUSEKEEPING_EVERY
-        return LONGEST_POLL if wait is None else min(wait or GAP, LONGEST_POLL)
+                return BATCH_PAUSE
+            self._housekeeping_at = time.monotonic() + HOUSEKEEPING_INTERVAL
+        return MAX_POLL_INTERVAL if wait is None else min(wait or BATCH_PAUSE, MAX_POLL_INTERVAL)
 
     def _is_more_after(self, sweeps: Mapping[str, Sweep]) -> bool:
         return max(run_round(sweeps, self._using).values()) >= BATCH
 
-    def run(self, stop: Shutdown) -> None:
-        """Reap until asked to stop: a process of its own, beside workers that do not reap.
+    def run(self, shutdown: Shutdown) -> None:
+        """Reap in a process of its own until shutdown is requested.
 
-        It is on the register like a worker, one without queues, so that people can see it.
+        The process is registered like a worker without queues, so that people can see it.
         """
         errors = DatabaseErrors()
         entry = WorkerEntry(WorkerOptions(using=self._using, queues=(), threads=0))
-        with watched(self._using, stop):
-            logger.info("the reaper reaps in database %r", self._using)
-            while not stop.wait(self._rest(errors, entry)):
+        with watched(self._using, shutdown):
+            logger.info("the reaper has started on database %r", self._using)
+            while not shutdown.wait(self._poll_registered(errors, entry)):
                 pass
-        with suppress(Error):  # it is forgotten when it is stale
+        with suppress(Error):  # stale entries are recognized by their age
             entry.remove()
-        logger.info("the reaper stops")
+        logger.info("the reaper has stopped")
 
-    def _rest(self, errors: DatabaseErrors, entry: WorkerEntry) -> float:
+    def _poll_registered(self, errors: DatabaseErrors, entry: WorkerEntry) -> float:
         try:
             entry.refresh(in_flight=0)
-            rest = self.poll()
+            seconds = self.poll()
         except Error as error:
             return errors.failed(error)
         errors.cleared()
-        return min(rest, STANDALONE_POLL)
+        return min(seconds, STANDALONE_POLL_INTERVAL)

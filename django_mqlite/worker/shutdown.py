@@ -61,7 +61,7 @@ class Shutdown:
 
 @contextmanager
 def shutdown_on_signals(
-    stop: Shutdown, signals: Iterable[signal.Signals] = SIGNALS, *, insist: bool = True
+    shutdown: Shutdown, signals: Iterable[signal.Signals] = SIGNALS, *, insist: bool = True
 ) -> Iterator[None]:
     """Request shutdown on the first of these signals; on a second one, if `insist`, exit at once.
 
@@ -78,7 +78,7 @@ def shutdown_on_signals(
     former = {number: signal.getsignal(number) for number in expected}
     for number in expected:
         ignore(number)
-    arguments = (reader, stop, expected, insist)
+    arguments = (reader, shutdown, expected, insist)
     watch = Thread(target=_watch, args=arguments, name="mqlite-signals", daemon=True)
     watch.start()
     try:
@@ -102,18 +102,18 @@ def _ignore_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _watch(
-    reader: socket.socket, stop: Shutdown, signals: Collection[signal.Signals], insist: bool
+    reader: socket.socket, shutdown: Shutdown, signals: Collection[signal.Signals], insist: bool
 ) -> None:
     with reader:
         while number := reader.recv(1):
             if number[0] not in signals:
                 continue
-            if stop.requested and insist:
+            if shutdown.requested and insist:
                 sys.stderr.write(
                     "second signal: exiting at once; leases of running handlers will expire\n"
                 )
-                stop.exit_now(128 + number[0])
-            stop.request()
+                shutdown.exit_now(128 + number[0])
+            shutdown.request()
 
 
 # A handler may fork. The child shares the socket, so a signal meant for the child would stop the

@@ -31,12 +31,12 @@ def work(options: WorkerOptions, unique: str) -> None:
     from .process import run_worker_process  # noqa: PLC0415 - after setup
 
     configure_default_logging()
-    stop = Shutdown()
+    shutdown = Shutdown()
     # A process manager may send TERM to the whole group, and the supervisor sends another.
-    with shutdown_on_signals(stop, [signal.SIGTERM], insist=False):
-        Thread(target=_watch_parent, args=(stop.request,), daemon=True).start()
+    with shutdown_on_signals(shutdown, [signal.SIGTERM], insist=False):
+        Thread(target=_watch_parent, args=(shutdown.request,), daemon=True).start()
         options = replace(options, name=worker_name(unique=unique))
-        result = run_worker_process(options, get_handlers(), stop)
+        result = run_worker_process(options, get_handlers(), shutdown)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(result.code)  # a running handler would keep the interpreter from exiting

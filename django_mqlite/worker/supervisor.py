@@ -72,12 +72,12 @@ class Supervisor:
         self,
         options: WorkerOptions,
         handlers: Mapping[str, Handler],
-        stop: Shutdown,
+        shutdown: Shutdown,
         *,
         processes: int,
     ) -> None:
         self._options = options
-        self._stop = stop
+        self._shutdown = shutdown
         self._processes = processes
         self._children: list[Child] = []
         self._failures = 0
@@ -86,32 +86,32 @@ class Supervisor:
         self._leases = SupervisedLeases(options.using, handlers)
         self._database_errors = DatabaseErrors()
         self._bell, self._ring = socket.socketpair()
-        stop.on_request(partial(self._ring.sendall, b"!"))
-        stop.on_exit_now(partial(self._kill_all, "its supervisor exits"))
+        shutdown.on_request(partial(self._ring.sendall, b"!"))
+        shutdown.on_exit_now(partial(self._kill_all, "its supervisor exits"))
 
     def run(self) -> int:
         """Supervise until shutdown is requested or a burst has ended; return the exit code.
 
         If the database does not recover, end the children and raise its error.
         """
-        with watched(self._options.using, self._stop):
+        with watched(self._options.using, self._shutdown):
             return self._run()
 
     def _run(self) -> int:
         try:
             while not self._done:
                 queries = connections[self._options.using].queries_log
-                queries.clear()  # with DEBUG Django remembers them
+                queries.clear()  # with DEBUG, Django keeps all queries
                 sentinels = [child.process.sentinel for child in self._children]
                 wait([self._bell, *sentinels], self.poll())
         finally:
             self._shut_down()
-        return 1 if self._stop.failed or self._cannot_start or self._burst_failed else 0
+        return 1 if self._shutdown.failed or self._cannot_start or self._burst_failed else 0
 
     @property
     def _done(self) -> bool:
         burst_is_over = self._options.burst and self._started_all and not self._children
-        return self._stop.requested or burst_is_over or self._cannot_start
+        return self._shutdown.requested or burst_is_over or self._cannot_start
 
     @property
     def _cannot_start(self) -> bool:
@@ -146,7 +146,7 @@ class Supervisor:
         for child in [child for child in self._children if child.process.exitcode is not None]:
             self._children.remove(child)
             code = child.process.exitcode
-            expected = code == 0 or self._stop.requested
+            expected = code == 0 or self._shutdown.requested
             log = logger.info if expected else logger.error
             log("worker process %s exited with code %s", child.name, code)
             # A burst does not replace it, so its messages may remain unprocessed.
@@ -154,7 +154,7 @@ class Supervisor:
             has_failed = code != 0 and (
                 child.age < STARTUP_PERIOD or not self._has_registered(child)
             )
-            if child.killed or (self._stop.requested and code == 1):
+            if child.killed or (self._shutdown.requested and code == 1):
                 self._interrupt(child)
             self._release(child, f"its worker process exited with code {code}")
             self._failures = self._failures + 1 if has_failed else 0

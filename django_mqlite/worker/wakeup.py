@@ -16,7 +16,7 @@ IN_ATTRIB = 0x4
 
 
 class Inotify:
-    """Becomes readable when the times of this file change; OSError where that cannot be."""
+    """A file watch that becomes readable when the file's times change."""
 
     def __init__(self, path: Path) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -28,23 +28,23 @@ class Inotify:
             raise OSError(ctypes.get_errno(), "inotify_add_watch", str(path))
 
     def fileno(self) -> int:
-        """For selectors."""
+        """Return the descriptor, for selectors."""
         return self._descriptor
 
     def drain(self) -> None:
-        """Forget what has happened, so that the next change is noticed."""
+        """Discard pending events, so that the next change is noticed."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._descriptor, 4096)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(self._descriptor)
 
 
 if sys.platform != "win32" and sys.platform != "linux":
 
     class Kqueue:
-        """Becomes readable when the times of this file change; OSError where that cannot be."""
+        """A file watch that becomes readable when the file's times change."""
 
         def __init__(self, path: Path) -> None:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -64,28 +64,28 @@ if sys.platform != "win32" and sys.platform != "linux":
             )
 
         def fileno(self) -> int:
-            """For selectors: a kqueue can itself be waited for."""
+            """Return the descriptor of the kqueue, which selectors can wait for."""
             return self._queue.fileno()
 
         def drain(self) -> None:
-            """Forget what has happened, so that the next change is noticed."""
+            """Discard pending events, so that the next change is noticed."""
             self._queue.control(None, 16, 0)
 
         def close(self) -> None:
-            """Give the descriptors back."""
+            """Close the descriptors."""
             self._queue.close()
             os.close(self._file)
 
 
 SLOW_POLL = 0.1
-"""Seconds between two looks where the doorbell is heard: for commits that did not ring."""
+"""Seconds between two queries with a doorbell; they find commits that did not ring it."""
 
 FAST_POLL = 0.02
-"""The same where no doorbell can be heard."""
+"""Seconds between two queries without a doorbell."""
 
 
 class Doorbell(Protocol):
-    """A file whose times are watched."""
+    """A watched file, whose times change with each commit."""
 
     def fileno(self) -> int: ...
     def drain(self) -> None: ...
@@ -93,7 +93,7 @@ class Doorbell(Protocol):
 
 
 class Wakeup:
-    """Waits on the process's own bell and on the doorbell of the database."""
+    """Wait for a notification from this process or the doorbell of the database."""
 
     def __init__(self, using: str) -> None:
         self._reader, self._writer = socket.socketpair()
@@ -108,15 +108,15 @@ class Wakeup:
 
     @property
     def poll_interval(self) -> float:
-        """The longest time, in seconds, that a commit may go unnoticed."""
+        """Maximum seconds until a commit is noticed."""
         return FAST_POLL if self._doorbell is None else SLOW_POLL
 
     def notify(self) -> None:
         """Wake the worker, from any thread. Publish the change before calling this."""
         if self._notified:
-            return  # of several handlers that end together one wakes
+            return  # one notification is enough for handlers that end together
         self._notified = True
-        with contextlib.suppress(OSError):  # closed: nobody waits
+        with contextlib.suppress(OSError):  # closed already
             self._writer.send(b"!")
 
     def wait(self, seconds: float) -> None:
@@ -127,10 +127,10 @@ class Wakeup:
             else:
                 with contextlib.suppress(BlockingIOError):
                     self._reader.recv(4096)
-        self._notified = False  # before anything is looked at, so that nothing later is missed
+        self._notified = False  # before the caller reads, so that later changes notify again
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         self._selector.close()
         self._reader.close()
         self._writer.close()
@@ -139,10 +139,10 @@ class Wakeup:
 
 
 def _open_doorbell(path: Path | None) -> Doorbell | None:
-    """None where nothing can be heard: no file, no permission, or Windows."""
+    """Return the doorbell; None without a file, without permission, or on Windows."""
     if path is None:
         return None
-    with contextlib.suppress(OSError):  # another user's, say, can still be watched
+    with contextlib.suppress(OSError):  # a file of another user can still be watched
         path.touch()
     with contextlib.suppress(OSError):
         return _watch(path)

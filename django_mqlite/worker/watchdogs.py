@@ -83,7 +83,7 @@ Identity = tuple[int, int]
 
 
 @contextmanager
-def watched(using: str, stop: Shutdown) -> Iterator[None]:
+def watched(using: str, shutdown: Shutdown) -> Iterator[None]:
     """Exit the process at once if one of the database files is replaced or removed.
 
     SQLite keeps using the files it has open, so writes after that would be lost although they were
@@ -95,13 +95,15 @@ def watched(using: str, stop: Shutdown) -> Iterator[None]:
         yield
         return
     files = DatabaseFiles(using, path)
-    ended = Event()
-    thread = Thread(target=_watch, args=(files, ended, stop), name="mqlite-file", daemon=True)
+    finished = Event()
+    thread = Thread(
+        target=_watch, args=(files, finished, shutdown), name="mqlite-file", daemon=True
+    )
     thread.start()
     try:
         yield
     finally:
-        ended.set()
+        finished.set()
         thread.join()
 
 
@@ -113,8 +115,8 @@ def _make_names_absolute() -> None:
             settings["NAME"] = anchored(str(settings["NAME"]))
 
 
-def _watch(files: "DatabaseFiles", ended: Event, stop: Shutdown) -> None:
-    while not ended.wait(CHECK_INTERVAL):
+def _watch(files: "DatabaseFiles", finished: Event, shutdown: Shutdown) -> None:
+    while not finished.wait(CHECK_INTERVAL):
         if gone := files.gone():
             logger.error(
                 "%s was replaced or removed; this process is exiting, so that it can be restarted "
@@ -122,7 +124,7 @@ def _watch(files: "DatabaseFiles", ended: Event, stop: Shutdown) -> None:
                 "open, move or remove its files",
                 gone,
             )
-            stop.exit_now(
+            shutdown.exit_now(
                 1
             )  # without closing, or SQLite would write the removed WAL into the new file
 

@@ -10,7 +10,7 @@ from django_mqlite import Draft, enqueue, enqueue_many
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.verbs import sweeps
 from django_mqlite.worker import reaper
-from django_mqlite.worker.reaper import LONGEST_POLL, Reaper
+from django_mqlite.worker.reaper import MAX_POLL_INTERVAL, Reaper
 from tests.support.verbs import claim_ids, state_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.rule("10.3")]
@@ -145,7 +145,7 @@ def test_reaper_rests_beside_messages_whose_queue_is_missing(clock, make_queue, 
 
     rests = [reaper.poll() for _ in range(3)]
 
-    assert rests == [LONGEST_POLL] * 3
+    assert rests == [MAX_POLL_INTERVAL] * 3
     assert state_of(message) == state
     Message.objects.all().delete()
 

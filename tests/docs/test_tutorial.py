@@ -21,7 +21,7 @@ def test_every_step_of_the_tutorial_does_what_it_says(tmp_path):
         assert set(walk.running) == {"runserver", "runworker"}
         assert walk.end() == [0, 0]
         assert "is a dead letter" in walk.log("runworker")
-        assert "stops after 5 messages" in walk.log("runworker")
+        assert "stopped after 5 messages" in walk.log("runworker")
     finally:
         walk.kill()
 

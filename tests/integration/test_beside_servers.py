@@ -82,4 +82,4 @@ def test_order_that_a_server_accepts_is_handled_by_the_worker_beside(procfile, s
         wait_until(lambda: states(shop) == ["completed"], "the worker to handle it")
         manager.send_signal(signal.SIGTERM)
         manager.wait(PATIENCE)
-    assert "stops after 1 messages" in log.read_text()
+    assert "stopped after 1 messages" in log.read_text()

@@ -16,7 +16,7 @@ from django_mqlite.models import Message
 from django_mqlite.types import State
 from django_mqlite.worker import consumer as consumer_module
 from django_mqlite.worker.consumer import REAP_AFTER_COMMIT, REAP_DELAY_LIMIT, Consumer
-from django_mqlite.worker.database_errors import FIRST_REST
+from django_mqlite.worker.database_errors import FIRST_RETRY_DELAY
 from django_mqlite.worker.executor import DeliveryResult
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.reaper import Reaper
@@ -72,7 +72,7 @@ def make_consumer(pool, stop):
                 WorkerOptions(**{"using": "default", "queues": ("jobs",), **options}),
                 pool=pool,
                 wakeup=wakeup,
-                stop=stop,
+                shutdown=stop,
                 reaper=Reaper("default") if reaper else None,
                 entry=entry,
                 renewer=renewer,
@@ -294,7 +294,7 @@ def test_the_outcome_of_a_lost_lease_is_not_written(make_consumer, pool, queue, 
 
     pool.end(message, Reject("Broken"))
     pool.threads = 1
-    consumer._stop.request()
+    consumer._shutdown.request()
     consumer.poll(claim=False)
 
     assert row_of(message) == before
@@ -311,8 +311,8 @@ def test_a_settlement_that_cannot_be_written_is_kept_and_told_once(
     pool.end(message)
 
     with another_writer():
-        assert consumer.poll() == FIRST_REST
-        assert consumer.poll() == 2 * FIRST_REST
+        assert consumer.poll() == FIRST_RETRY_DELAY
+        assert consumer.poll() == 2 * FIRST_RETRY_DELAY
     assert state_of(message) == "locked"
     settle_down(consumer)
 

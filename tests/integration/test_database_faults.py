@@ -68,7 +68,7 @@ def test_full_disk_while_settling_delays_the_settle_whole(database):
         other.execute("DELETE FROM filler")
     wait_until(lambda: len(database.dead_letters()) == COUNT, "the settlements")
 
-    worker.wait_said("the database answers again")
+    worker.wait_said("the database is available again")
     assert worker.output.count("the database failed") == 1
     assert started(2) == []
     assert database.scalar("SELECT count(*) FROM mqlite_settlement_receipts") == COUNT
@@ -131,7 +131,7 @@ STARTS = {
 def test_a_process_whose_file_is_taken_away_says_so_and_ends(database, take_away, suffix, start):
     command, count = STARTS[start]
     worker = database.run(*command)
-    ready = lambda: len(re.findall(" serves | reaps ", worker.output))  # noqa: E731
+    ready = lambda: len(re.findall(" serves |reaper has started", worker.output))  # noqa: E731
     wait_until(lambda: ready() == count, "every process to be ready")
     database.close()
 
@@ -211,7 +211,7 @@ def test_failing_loop_backs_off_logs_once_and_ends_the_process(queue, monkeypatc
     assert 3 <= len(tried) <= 5  # after 0, 0.1, 0.3, 0.7 s
     told = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(told) == 1
-    assert "look at the system's log" in told[0].getMessage()
+    assert "check its free space and the system log" in told[0].getMessage()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -134,7 +134,7 @@ def test_worker_logs_in_a_project_without_logging_settings(database, processes):
 
 
 def test_a_reaper_is_heard_as_well(database):
-    database.run("runreaper", DJANGO_SETTINGS_MODULE=SILENT).wait_said(" reaps ")
+    database.run("runreaper", DJANGO_SETTINGS_MODULE=SILENT).wait_said("reaper has started")
 
 
 @pytest.mark.django_db(transaction=True)

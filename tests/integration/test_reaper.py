@@ -12,8 +12,13 @@ from django_mqlite.models import Message
 from django_mqlite.verbs.workers import registered_workers
 from django_mqlite.worker import reaper as reapers
 from django_mqlite.worker import reaper as sweeps
-from django_mqlite.worker.database_errors import FIRST_REST
-from django_mqlite.worker.reaper import GAP, LONGEST_POLL, STANDALONE_POLL, Reaper
+from django_mqlite.worker.database_errors import FIRST_RETRY_DELAY
+from django_mqlite.worker.reaper import (
+    BATCH_PAUSE,
+    MAX_POLL_INTERVAL,
+    STANDALONE_POLL_INTERVAL,
+    Reaper,
+)
 from django_mqlite.worker.shutdown import Shutdown
 from tests.support.verbs import enqueue_and_claim, state_of
 
@@ -45,7 +50,7 @@ def states(messages):
 
 def test_reaper_without_due_work_reads_and_waits(reaper, queue):
     with CaptureQueriesContext(connection) as captured:
-        assert reaper.poll() == LONGEST_POLL
+        assert reaper.poll() == MAX_POLL_INTERVAL
 
     assert {query["sql"].split()[0] for query in captured} == {"SELECT"}
 
@@ -67,7 +72,7 @@ def test_reaper_waits_until_the_next_due_time(reaper, queue):
 
 def test_reaper_waits_a_second_at_most_to_notice_clock_steps(reaper, queue, clock):
     (message,) = schedule(queue, 3_600)
-    assert reaper.poll() == LONGEST_POLL
+    assert reaper.poll() == MAX_POLL_INTERVAL
 
     clock.advance(timedelta(hours=1))
     reaper.poll()
@@ -88,7 +93,7 @@ def test_what_is_due_is_claimable_and_what_is_not_stays(reaper, queue, clock):
 def test_a_lease_that_ran_out_ends(reaper, queue, clock):
     (message,) = expire(queue, clock, 1)
 
-    assert reaper.poll() == LONGEST_POLL
+    assert reaper.poll() == MAX_POLL_INTERVAL
 
     assert state_of(message) == "active"
 
@@ -110,7 +115,7 @@ def test_a_full_batch_is_followed_by_another_after_a_gap_for_other_writers(
 
     rests = [reaper.poll() for _ in range(3)]
 
-    assert rests == [GAP, GAP, LONGEST_POLL]
+    assert rests == [BATCH_PAUSE, BATCH_PAUSE, MAX_POLL_INTERVAL]
     assert states(messages) == ["active"] * 5
 
 
@@ -160,7 +165,7 @@ def test_a_lone_reaper_looks_often_and_ends_when_asked(reaper, queue, monkeypatc
 
     reaper.run(stop)
 
-    assert rests == [STANDALONE_POLL] * 3
+    assert rests == [STANDALONE_POLL_INTERVAL] * 3
 
 
 def test_lone_reaper_is_registered_while_running(reaper, queue, monkeypatch):
@@ -197,7 +202,7 @@ def test_a_lone_reaper_waits_for_a_database_that_fails(reaper, queue, monkeypatc
 
     reaper.run(stop)
 
-    assert rests == [FIRST_REST, 2 * FIRST_REST, STANDALONE_POLL]
+    assert rests == [FIRST_RETRY_DELAY, 2 * FIRST_RETRY_DELAY, STANDALONE_POLL_INTERVAL]
 
 
 def test_runreaper_once_reports_its_work(queue, clock):

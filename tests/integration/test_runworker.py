@@ -210,7 +210,7 @@ def test_idle_worker_ends_on_a_signal(database, number):
     worker.signal(number)
 
     assert worker.ended_well()
-    assert "stops after 0 messages" in worker.output
+    assert "stopped after 0 messages" in worker.output
 
 
 def test_a_busy_worker_ends_its_handlers_and_begins_nothing_new(database, busy, go_on):

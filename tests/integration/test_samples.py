@@ -94,7 +94,7 @@ def test_command_serves_and_ends_on_a_signal(name, shop, tmp_path):
         process.send_signal(signal.SIGTERM)
 
         assert process.wait(PATIENCE) == 0, log.read_text()
-    assert "stops after 0 messages" in log.read_text()
+    assert "stopped after 0 messages" in log.read_text()
 
 
 def test_a_shell_that_becomes_the_worker_passes_the_signal_on(shop, tmp_path):
@@ -105,7 +105,7 @@ def test_a_shell_that_becomes_the_worker_passes_the_signal_on(shop, tmp_path):
         process.send_signal(signal.SIGTERM)
 
         assert process.wait(PATIENCE) == 0, log.read_text()
-    assert "stops after 0 messages" in log.read_text()
+    assert "stopped after 0 messages" in log.read_text()
 
 
 def test_unit_leaves_the_worker_its_shutdown_time():

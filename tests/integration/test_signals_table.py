@@ -123,7 +123,7 @@ def test_idle_children_end_when_their_supervisor_is_gone(database, children):
     worker.kill()
 
     wait_until(lambda: not any(child.is_running() for child in left), "the children to end")
-    assert worker.output.count("stops after 0 messages") == 2
+    assert worker.output.count("stopped after 0 messages") == 2
 
 
 # Reload

@@ -55,7 +55,7 @@ class Output:
     def progress(self, unit: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
         """Show a progress bar on stderr if it is a terminal."""
         return progress_bar(
-            lambda text: self.note(text, ending=""), unit, total, wanted=self.stderr.isatty()
+            lambda text: self.note(text, ending=""), unit, total, shown=self.stderr.isatty()
         )
 
     def confirm(self, question: str, options: Mapping[str, Any]) -> None:

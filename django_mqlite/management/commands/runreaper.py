@@ -40,6 +40,6 @@ class Command(BaseCommand):
                 for name, count in run_all(using).items():
                     self.stdout.write(f"{name}: {count}")
             else:
-                stop = Shutdown()
-                with shutdown_on_signals(stop):
-                    Reaper(using).run(stop)
+                shutdown = Shutdown()
+                with shutdown_on_signals(shutdown):
+                    Reaper(using).run(shutdown)

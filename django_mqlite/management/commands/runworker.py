@@ -72,8 +72,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         configure_default_logging()
-        stop = Shutdown()
-        with as_command_error(), shutdown_on_signals(stop):
+        shutdown = Shutdown()
+        with as_command_error(), shutdown_on_signals(shutdown):
             handlers = get_handlers()
             using = options["database"] or queue_alias()
             check_writable(using)
@@ -90,11 +90,11 @@ class Command(BaseCommand):
                 **{name: options[name] for name in OPTIONS},
             )
             if not options["ignore_other_machines"]:
-                wait_for_other_machine(using, stop)
+                wait_for_other_machine(using, shutdown)
             if options["reload"]:
-                code = run_reloading(worker, handlers, stop)
+                code = run_reloading(worker, handlers, shutdown)
             else:
-                code = run_worker(worker, handlers, stop, processes=options["processes"])
+                code = run_worker(worker, handlers, shutdown, processes=options["processes"])
         if code:
             sys.exit(code)
 

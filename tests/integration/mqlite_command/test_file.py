@@ -404,7 +404,7 @@ def test_a_database_that_cannot_be_read_is_told(db, monkeypatch):
 
     monkeypatch.setattr(doctor, "storage", fail)
 
-    with pytest.raises(CommandError, match=r"disk I/O error .the disk is full or fails"):
+    with pytest.raises(CommandError, match=r"disk I/O error .the disk is full or failing"):
         mqlite("doctor")
 
 
