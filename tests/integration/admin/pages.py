@@ -53,6 +53,13 @@ def confirmation(total: int) -> dict[str, Any]:
     return {"confirmed": "yes", **{f"progress_{name}": value for name, value in progress.items()}}
 
 
+def without_csrf_token(client: Client) -> Client:
+    """Return a client of the same session that enforces CSRF and sends no token."""
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies = client.cookies
+    return strict
+
+
 def hidden_in(page: str) -> dict[str, str]:
     """Return the hidden fields of the page's form, as a browser posts them."""
     form = page[page.index('<div id="content"') :]

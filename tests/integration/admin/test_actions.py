@@ -32,17 +32,21 @@ def test_confirmation_page_contains_the_fields_to_confirm(operator, queue):
     assert state_of(letter) == "active"
 
 
-def test_redrive_handles_and_logs_each_selected_message(operator, queue):
+@pytest.mark.parametrize(
+    ("action", "state", "flag", "text"),
+    [("redrive", "active", CHANGE, "Redriven."), ("purge", "gone", DELETION, "Purged.")],
+)
+def test_action_affects_and_logs_each_selected_message(operator, queue, action, state, flag, text):
     chosen, left = dead_letter("jobs"), dead_letter("jobs")
 
-    confirm(operator, "redrive", chosen)
+    confirm(operator, action, chosen)
 
-    assert (state_of(chosen), state_of(left)) == ("active", "dead_lettered")
+    assert (state_of(chosen), state_of(left)) == (state, "dead_lettered")
     (entry,) = LogEntry.objects.all()
-    assert (entry.object_id, entry.action_flag) == (str(chosen.pk), CHANGE)
-    assert entry.get_change_message() == "Redriven."
+    assert (entry.object_id, entry.action_flag) == (str(chosen.pk), flag)
+    assert entry.get_change_message() == text
     assert entry.get_admin_url() == f"/admin/django_mqlite/message/{chosen.pk}/change/"
-    assert "1 dead letter redriven." in text_after(operator)
+    assert f"1 dead letter {text.lower()}" in text_after(operator)
 
 
 def test_dead_letter_history_is_the_history_of_its_message(operator, queue, clock):
@@ -53,17 +57,6 @@ def test_dead_letter_history_is_the_history_of_its_message(operator, queue, cloc
     url = reverse("admin:django_mqlite_deadletter_history", args=[letter.pk])
 
     assert "Redriven." in text_of(operator.get(url, follow=True))
-
-
-def test_purge_deletes_and_logs_each_selected_message(operator, queue):
-    chosen, left = dead_letter("jobs"), dead_letter("jobs")
-
-    confirm(operator, "purge", chosen)
-
-    assert (state_of(chosen), state_of(left)) == ("gone", "dead_lettered")
-    (entry,) = LogEntry.objects.all()
-    assert (entry.object_id, entry.action_flag) == (str(chosen.pk), DELETION)
-    assert "1 dead letter purged." in text_after(operator)
 
 
 @pytest.mark.parametrize("action", ["redrive", "purge"])
