@@ -7,7 +7,7 @@ from django.db import connection, transaction
 from benchmarks.measure import Figure, as_rows, figure, timed
 from django_mqlite import timing
 from django_mqlite.models import Message, Queue
-from django_mqlite.verbs.sweeps import activate_due, release_expired
+from django_mqlite.verbs.sweeps import activate_due, release_expired_leases
 
 ACTIVE = (1_000, 100_000, 1_000_000)
 OTHERS = 200_000
@@ -80,7 +80,7 @@ def reap_one() -> float:
     (message,) = Message.objects.claim("due", lock_duration=0.001)
     while timing.now_ms() <= message.locked_until.timestamp() * 1000:
         pass
-    spent, released = timed(lambda: release_expired("default", limit=1000))
+    spent, released = timed(lambda: release_expired_leases("default", limit=1000))
     Message.objects.claim_and_delete("due", limit=10)
     return spent if released == 1 else fail(released)
 

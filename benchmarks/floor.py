@@ -90,7 +90,7 @@ class Floor:
         with self._transaction():
             self._complete(leases)
 
-    def exchange(self, leases: list[BareLease], queue: str, limit: int) -> list[BareLease]:
+    def settle_and_claim(self, leases: list[BareLease], queue: str, limit: int) -> list[BareLease]:
         """Complete messages and claim up to `limit` others in one transaction, as a worker does."""
         with self._transaction():
             if leases:

@@ -51,7 +51,7 @@ def bare(floor: Floor, threads: int) -> float:
 
     def cycle() -> None:
         nonlocal leases
-        leases = floor.exchange(leases, "claim", threads)
+        leases = floor.settle_and_claim(leases, "claim", threads)
 
     spent = per_message(cycle, threads)
     floor.complete(leases)
@@ -65,7 +65,9 @@ def verbs(threads: int) -> float:
     def cycle() -> None:
         nonlocal messages
         ended = [Settlement(message=message, outcome=Completion()) for message in messages]
-        _, messages = Message.objects.exchange(ended, ["claim"], limit=threads, worker="shares")
+        _, messages = Message.objects.settle_and_claim(
+            ended, ["claim"], limit=threads, worker="shares"
+        )
 
     spent = per_message(cycle, threads)
     Message.objects.complete_many(messages)

@@ -12,10 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import module_has_submodule
 
 from .conf import get_settings
-from .exceptions import HandlersNotImported, NoHandler, NothingHasRun, Reject, Retry, text_of
-from .guard import call_guarded
+from .exceptions import HandlersNotImported, NoHandler, NothingHasRun
 from .timing import Duration, milliseconds
-from .types import Abandonment, Completion, Outcome, Rejection
 
 HandlerFunction = Callable[[Any], Awaitable[object] | object]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -214,7 +212,7 @@ def _failing_line(module: str, error: BaseException) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class MessageKind:
     """A kind of messages, known by their content type, that any queue can have: tasks.
 
     `queues` returns the queues that they need and that a worker serves by default. `handler_of`
@@ -227,10 +225,10 @@ class Kind:
     discover: Callable[[], None]
 
 
-_kinds: dict[str, Kind] = {}
+_kinds: dict[str, MessageKind] = {}
 
 
-def register_kind(kind: Kind) -> None:
+def register_kind(kind: MessageKind) -> None:
     """Register the kind for messages of its content type."""
     _kinds[kind.content_type] = kind
 
@@ -257,36 +255,3 @@ def _refuse(message: Any) -> None:
 def _raise_read_error(message: Any) -> None:
     assert message.read_error is not None  # noqa: S101 - the caller checked it
     raise message.read_error
-
-
-def outcome_of(error: BaseException | None) -> Outcome:
-    """Return the verb that settles a message whose handler returned (None) or raised `error`.
-
-    The attributes of an error are foreign code: call this where the handler ran. Never raises.
-    """
-    return call_guarded(lambda: _outcome_of(error), lambda broken: Abandonment())
-
-
-def _outcome_of(error: BaseException | None) -> Outcome:
-    match error:
-        case None:
-            return Completion()
-        case Reject():
-            return _rejection(error)
-        case Retry():
-            return Abandonment(delay_ms=_requested_delay(error))
-        case _:
-            return Abandonment()
-
-
-def _rejection(error: Reject) -> Rejection:
-    """Return the reason and the description; a subclass may set neither."""
-    return Rejection(
-        reason=call_guarded(lambda: error.reason, lambda broken: type(error).__name__),
-        description=call_guarded(lambda: error.description, lambda broken: text_of(error)),
-    )
-
-
-def _requested_delay(error: Retry) -> int | None:
-    """Return the requested delay, or None (the queue's backoff) if it is not a valid duration."""
-    return call_guarded(lambda: milliseconds(error.delay, "Retry(delay=…)"), lambda broken: None)

@@ -173,7 +173,7 @@ class Draft:
         self.options = options
 
 
-def draft(  # noqa: PLR0913 - the arguments are the message
+def new_message(  # noqa: PLR0913 - the arguments are the message
     queue: str,
     data: Any,
     *,

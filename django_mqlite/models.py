@@ -26,7 +26,7 @@ from .types import (
     State,
     fingerprint,
 )
-from .verbs.guarded import GuardedModel
+from .verbs.orm_guards import GuardedModel
 
 __all__ = [
     "AccessKey",

@@ -13,7 +13,7 @@ from django.dispatch import Signal
 
 from .doorbell import ring_doorbell
 from .guard import get_logger
-from .store.sqlite.release import Released
+from .store.sqlite.leases import Released
 from .timing import moment
 from .transactions import after_commit
 from .types import State

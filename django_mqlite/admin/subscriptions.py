@@ -15,7 +15,7 @@ from .. import timing
 from ..conf import get_settings
 from ..exceptions import MqliteError
 from ..filters import check_filter, evaluate, names_of
-from ..message import draft
+from ..message import new_message
 from ..models import Subscription
 from ..names import checked_name
 from .base import BaseAdmin
@@ -101,7 +101,7 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
     def _try_filter(self, values: dict[str, Any]) -> None:
         texts: dict[str, Any] = {name: values[f"sample_{name}"] or None for name in SAMPLE_TEXTS}
         try:
-            sample = draft(
+            sample = new_message(
                 "sample",
                 values["sample_body"],
                 max_body_bytes=get_settings().max_body_bytes,

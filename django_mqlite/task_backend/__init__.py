@@ -6,7 +6,7 @@ Called task_backend and not tasks, because other task queues import every module
 from typing import Any
 
 from ..apps import imported_backends
-from ..handlers import Kind, import_modules, modules_of_apps, register_kind
+from ..handlers import MessageKind, import_modules, modules_of_apps, register_kind
 from ..message import TASK
 from .backend import MqliteBackend
 from .compat import ReturnValueRefused, UnknownTask, task_backends
@@ -38,4 +38,6 @@ def discover() -> None:
     import_modules(modules_of_apps("tasks"))
 
 
-register_kind(Kind(content_type=TASK, handler_of=handler_of, queues=queues, discover=discover))
+register_kind(
+    MessageKind(content_type=TASK, handler_of=handler_of, queues=queues, discover=discover)
+)

@@ -14,8 +14,9 @@ from django.db import connections
 from django.dispatch import receiver
 
 from ..conf import get_settings
-from ..handlers import Handler, check_has_run, outcome_of
+from ..handlers import Handler, check_has_run
 from ..message import TASK, encode_json
+from ..outcomes import outcome_of
 from ..signals import message_dead_lettered
 from ..task_facts import NotATask, task_facts
 from ..timing import backoff_ms, milliseconds

@@ -163,4 +163,4 @@ def _run(message: Message, handler: Handler, using: str) -> DeliveryResult:
 def _settle(result: DeliveryResult, using: str) -> None:
     sync_state_from_database(result.message)
     if not result.settled:
-        Message.objects.db_manager(using).settle(result.message, result.ending, error=result.error)
+        Message.objects.db_manager(using).settle(result.message, result.outcome, error=result.error)

@@ -18,7 +18,7 @@ from ..store.sqlite.base import MessageRow
 from ..store.sqlite.enqueue import Stored
 from ..timing import Duration, milliseconds, moment
 from ..types import NewMessage
-from .guarded import GuardedQuerySet
+from .orm_guards import GuardedQuerySet
 
 
 def get_model(name: str) -> Any:

@@ -171,7 +171,7 @@ class ClaimVerbs(SettleVerbs[M]):
 
     @naming_references
     @retry_with_any_text
-    def exchange(
+    def settle_and_claim(
         self,
         settlements: Sequence[Settlement],
         queues: Iterable[str],

@@ -12,7 +12,7 @@ from ..doorbell import ring_doorbell
 from ..exceptions import DuplicateConflict, TopicNotFound
 from ..filters import matches, names_of
 from ..guard import shown
-from ..message import Draft, MessageOptions, draft
+from ..message import Draft, MessageOptions, new_message
 from ..names import suggestion
 from ..store import sqlite as store
 from ..store.sqlite.enqueue import Stored
@@ -167,7 +167,7 @@ class EnqueueVerbs(Verbs[M]):
         known = MessageOptions.__annotations__
         for name in options.keys() - known.keys():
             raise TypeError(f"a message has no option {name!r}{suggestion(name, known)}")
-        return draft(queue, data, max_body_bytes=get_settings().max_body_bytes, **options)
+        return new_message(queue, data, max_body_bytes=get_settings().max_body_bytes, **options)
 
     def _instance(self, new: NewMessage, stored: Stored | int, now: int) -> M:
         if isinstance(stored, int):

@@ -50,9 +50,9 @@ class OperationVerbs(Verbs[M]):
         if not isinstance(seen, str):
             raise TypeError(f"seen must be a str, not {shown(seen)}")
         with write_transaction(using) as (connection, now):
-            token = store.release.HELD_TOKEN.value(connection, id=id)
+            token = store.leases.HELD_TOKEN.value(connection, id=id)
             if token is None or fingerprint(token) != seen:
                 return False
-            released = store.release.release_lease(connection, id, token, reason=reason, now=now)
+            released = store.leases.release_lease(connection, id, token, reason=reason, now=now)
             send_released_after_commit(using, released, sender=self.model, now=now, reason=reason)
         return bool(released)

@@ -23,10 +23,10 @@ logger = get_logger("django_mqlite")
 
 
 @retry_with_any_text
-def release_expired(using: str, *, limit: int) -> int:
+def release_expired_leases(using: str, *, limit: int) -> int:
     """End at most `limit` expired leases: back to the queue, or dead-lettered at the limit."""
     with write_transaction(using) as (connection, now):
-        released = store.release.release_expired(connection, now=now, limit=limit)
+        released = store.leases.release_expired_leases(connection, now=now, limit=limit)
         _send_released(using, released, now=now, reason="its lease ran out")
     return len(released)
 
@@ -35,7 +35,7 @@ def release_expired(using: str, *, limit: int) -> int:
 def release_worker(using: str, worker: str, *, reason: str, limit: int) -> int:
     """End at most `limit` leases of a dead worker before they expire."""
     with write_transaction(using) as (connection, now):
-        released = store.release.release_worker(
+        released = store.leases.release_worker(
             connection, worker, reason=reason, now=now, limit=limit
         )
         _send_released(using, released, now=now, reason=f"worker {worker} died: {reason}")
@@ -46,18 +46,18 @@ def release_worker(using: str, worker: str, *, reason: str, limit: int) -> int:
 def interrupt(using: str, leases: Sequence[Lease], *, reason: str) -> set[int]:
     """End leases because their worker has to stop; return the ids of the released messages.
 
-    The deliveries are not counted, see `store.release.interrupt`.
+    The deliveries are not counted, see `store.leases.interrupt`.
     """
     if not leases:
         return set()
     with write_transaction(using) as (connection, now):
-        released = store.release.interrupt(connection, leases, reason=reason, now=now)
+        released = store.leases.interrupt(connection, leases, reason=reason, now=now)
         _send_released(using, released, now=now, reason=f"interrupted: {reason}")
     return {message.id for message in released}
 
 
 def _send_released(
-    using: str, released: Sequence[store.release.Released], *, now: int, reason: str
+    using: str, released: Sequence[store.leases.Released], *, now: int, reason: str
 ) -> None:
     if released:
         send_released_after_commit(

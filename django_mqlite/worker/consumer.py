@@ -211,7 +211,7 @@ class Consumer:
     def _exchange(self, queues: list[str]) -> None:
         at_least_ms = 0 if self._renewer is None else self._renewer.least_lease_ms
         try:
-            held, messages = self._messages.exchange(
+            held, messages = self._messages.settle_and_claim(
                 self._unsettled,
                 queues,
                 limit=self._free,
@@ -303,7 +303,7 @@ class Consumer:
 def _settlement(finished: DeliveryResult) -> Settlement:
     return Settlement(
         message=finished.message,
-        outcome=finished.ending,
+        outcome=finished.outcome,
         error=finished.error,
         details=finished.details,
     )

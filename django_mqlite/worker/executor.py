@@ -19,8 +19,9 @@ from django.db import Error, connections, transaction
 from .. import timing
 from ..exceptions import ErrorDetails, TransactionLeftOpen, describe_error
 from ..guard import get_logger
-from ..handlers import Handler, check_has_run, handler_of, outcome_of
+from ..handlers import Handler, check_has_run, handler_of
 from ..models import Message
+from ..outcomes import outcome_of
 from ..transactions import write_transaction
 from ..types import HandlerResult, Outcome, State
 from .delivery_context import DeliveryContexts, end_forked_children, exit_if_forked
@@ -32,19 +33,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResult:
-    """The result of a delivery. `outcome` is set only if the handler returned a HandlerResult."""
+    """The result of a delivery. `returned` is set only if the handler returned a HandlerResult."""
 
     message: Message
     error: BaseException | None
-    outcome: Outcome | None = None
-    ending: Outcome = field(init=False)
+    returned: Outcome | None = None
+    outcome: Outcome = field(init=False)
     """The outcome that the handler returned, or the one that follows from `error`."""
     details: ErrorDetails | None = field(init=False, default=None)
     """The text of the error. Errors are foreign code, so it is read in the thread or task of the
     handler, never by the consumer."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ending", self.outcome or outcome_of(self.error))
+        object.__setattr__(self, "outcome", self.returned or outcome_of(self.error))
         if self.error is not None:
             object.__setattr__(self, "details", describe_error(self.error))
 
@@ -227,7 +228,7 @@ def _clear(frame: FrameType) -> None:
 def delivery_result(message: Message, returned: object) -> DeliveryResult:
     """Return the result of a delivery whose handler returned `returned`."""
     if isinstance(returned, HandlerResult):
-        return DeliveryResult(message=message, error=returned.error, outcome=returned.outcome)
+        return DeliveryResult(message=message, error=returned.error, returned=returned.outcome)
     return DeliveryResult(message=message, error=None)
 
 

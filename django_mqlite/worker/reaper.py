@@ -15,7 +15,7 @@ from ..verbs.sweeps import (
     prune_completed,
     prune_dead_letters,
     prune_records,
-    release_expired,
+    release_expired_leases,
 )
 from .database_errors import DatabaseErrors
 from .options import WorkerOptions
@@ -29,7 +29,7 @@ BATCH = 1_000
 Sweep = Callable[..., int]
 
 URGENT: Mapping[str, Sweep] = {
-    "leases released": release_expired,
+    "leases released": release_expired_leases,
     "schedules activated": activate_due,
     "messages expired": expire,
 }

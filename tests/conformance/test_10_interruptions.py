@@ -4,7 +4,7 @@ import pytest
 
 from django_mqlite import LockLost, enqueue, signals
 from django_mqlite.models import DeadLetter
-from django_mqlite.store.sqlite.release import MAX_UNCOUNTED_INTERRUPTIONS
+from django_mqlite.store.sqlite.leases import MAX_UNCOUNTED_INTERRUPTIONS
 from django_mqlite.verbs.sweeps import interrupt
 from tests.support.verbs import claim_one, row_of, state_of
 

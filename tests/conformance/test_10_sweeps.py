@@ -108,7 +108,7 @@ def test_a_message_whose_queue_was_deleted_behind_our_back_stops_no_sweep(clock,
         shell.commit()
 
     clock.advance(30)
-    assert sweeps.release_expired("default", limit=100) == 1
+    assert sweeps.release_expired_leases("default", limit=100) == 1
     assert sweeps.activate_due("default", limit=100) == 1
     clock.advance(80)
     assert sweeps.expire("default", limit=100) == 3

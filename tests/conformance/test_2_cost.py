@@ -15,7 +15,7 @@ from django_mqlite.verbs.sweeps import (
     expire,
     next_event_in,
     prune_completed,
-    release_expired,
+    release_expired_leases,
 )
 from tests.support.verbs import claim_one, enqueue_and_claim
 
@@ -121,7 +121,7 @@ def renew(clock):
 def release(clock):
     enqueue_and_claim("jobs")
     clock.advance(30)
-    return lambda: release_expired("default", limit=100)
+    return lambda: release_expired_leases("default", limit=100)
 
 
 def activate(clock):

@@ -4,8 +4,8 @@ import pytest
 from django.contrib.auth.models import Group
 
 from django_mqlite import LockLost, Reject, enqueue, handler, handlers
-from django_mqlite.handlers import outcome_of
 from django_mqlite.models import Message
+from django_mqlite.outcomes import outcome_of
 from django_mqlite.worker.executor import Executor
 from tests.support.transactions import another_connection, committed_messages
 from tests.support.verbs import claim_one, enqueue_and_claim, reap, state_of

@@ -278,7 +278,7 @@ def test_completions_of_each_kind_go_together(clock, make_queue):
         for message, outcome in zip(messages, outcomes, strict=True)
     ]
 
-    held, _ = Message.objects.exchange(settlements, [], limit=0, worker="w")
+    held, _ = Message.objects.settle_and_claim(settlements, [], limit=0, worker="w")
 
     assert held == [True, True, True]
     assert [(m.pk, m.result) for m in Message.objects.order_by("pk")] == [

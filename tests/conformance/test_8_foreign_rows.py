@@ -216,7 +216,9 @@ READERS = {
     "claim": lambda client: Message.objects.claim("jobs", limit=1_000),
     "claim_deferred": lambda client: Message.objects.claim_deferred("jobs", ids()),
     "claim_and_delete": lambda client: Message.objects.claim_and_delete("jobs", limit=1_000),
-    "exchange": lambda client: Message.objects.exchange([], ["jobs"], limit=1_000, worker="w"),
+    "exchange": lambda client: Message.objects.settle_and_claim(
+        [], ["jobs"], limit=1_000, worker="w"
+    ),
     "worker": lambda client: drain(),
     "reaper": lambda client: [run_all("default"), release_gone("default")],
     "redrive": lambda client: DeadLetter.objects.redrive_queue("jobs"),
@@ -234,7 +236,7 @@ def test_foreign_row_breaks_no_reader(damaged, admin_client, reader):
 
 CLAIMS = {
     "claim": lambda: Message.objects.claim("jobs", limit=3),
-    "exchange": lambda: Message.objects.exchange([], ["jobs"], limit=3, worker="w")[1],
+    "exchange": lambda: Message.objects.settle_and_claim([], ["jobs"], limit=3, worker="w")[1],
 }
 
 

@@ -114,7 +114,7 @@ DAMAGES = {
 
 CLAIMS = {
     "claim": lambda: Message.objects.claim("jobs", limit=3),
-    "exchange": lambda: Message.objects.exchange([], ["jobs"], limit=3, worker="w")[1],
+    "exchange": lambda: Message.objects.settle_and_claim([], ["jobs"], limit=3, worker="w")[1],
     "drain": None,
 }
 

@@ -134,7 +134,7 @@ class Settling(Claiming):
 
     @precondition(lambda self: self.world.held and not self.world.open)
     @rule(at=some_places, settled=requests, queue=queues, limit=limits)
-    def exchange(self, at: Sequence[int], settled: tuple, queue: str, limit: int) -> None:
+    def settle_and_claim(self, at: Sequence[int], settled: tuple, queue: str, limit: int) -> None:
         """A worker's round: settle what has finished and claim more, in one transaction."""
         messages = {m.lease: m for m in (self.world.pick(place) for place in at)}
         settlements = [
@@ -143,7 +143,7 @@ class Settling(Claiming):
         found: list[bool] = []
 
         def real() -> list[Message]:
-            held, claimed = Message.objects.exchange(
+            held, claimed = Message.objects.settle_and_claim(
                 settlements, [queue], limit=limit, worker="worker"
             )
             found.extend(held)

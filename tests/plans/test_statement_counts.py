@@ -104,7 +104,9 @@ def test_what_a_worker_settles_and_claims_at_once_is_one_transaction_of_three(li
     settlements = [Settlement(message=message, outcome=Completion()) for message in claimed]
 
     with counted(5):
-        held, messages = Message.objects.exchange(settlements, ["jobs"], limit=limit, worker="w")
+        held, messages = Message.objects.settle_and_claim(
+            settlements, ["jobs"], limit=limit, worker="w"
+        )
 
     assert (all(held), len(messages)) == (True, limit)
 

@@ -31,9 +31,9 @@ def dead_letter(queue: Queue | str, data: Any = None, **options: Any) -> DeadLet
     return DeadLetter.objects.get(pk=message.pk)
 
 
-def reap(limit: int = 1_000) -> list[store.release.Released]:
+def reap(limit: int = 1_000) -> list[store.leases.Released]:
     """Run one sweep that ends expired leases."""
-    return store.release.release_expired(connection, now=timing.now_ms(), limit=limit)
+    return store.leases.release_expired_leases(connection, now=timing.now_ms(), limit=limit)
 
 
 def activate(limit: int = 1_000) -> int:

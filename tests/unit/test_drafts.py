@@ -6,14 +6,14 @@ from types import MappingProxyType
 import pytest
 
 from django_mqlite.exceptions import MessageTooLarge, PriorityRefused
-from django_mqlite.message import draft
+from django_mqlite.message import new_message
 
 LIMIT = 1_000
 NAN, INFINITY = float("nan"), float("inf")
 
 
 def drafted(queue="jobs", data=None, **options):
-    return draft(queue, data, **{"max_body_bytes": LIMIT, **options})
+    return new_message(queue, data, **{"max_body_bytes": LIMIT, **options})
 
 
 def test_a_message_needs_a_queue_and_data_and_nothing_else():

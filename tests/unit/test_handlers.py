@@ -268,7 +268,7 @@ def kind(monkeypatch):
     """Messages of the type text/x-letter, in the queue `letters`; `discovered` counts."""
     discovered = []
     letter = handlers.Handler(queue="letters", function=print)
-    made = handlers.Kind(
+    made = handlers.MessageKind(
         content_type="text/x-letter",
         handler_of=lambda message: letter,
         queues=lambda: ["letters"],

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from django_mqlite import LockLost, Reject, Retry
-from django_mqlite.handlers import outcome_of
+from django_mqlite.outcomes import outcome_of
 from django_mqlite.types import Abandonment, Completion, Rejection
 from tests.support.odd_errors import ODD_ERRORS, NoReason
 

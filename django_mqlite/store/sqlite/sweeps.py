@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from .base import Connection, Statement
-from .release import RELEASED_COLUMNS, Released, released_rows
+from .leases import RELEASED_COLUMNS, Released, released_rows
 
 # Served by mqlite_messages_scheduled (queue, visible_at) WHERE state = 'scheduled', one seek per
 # queue.

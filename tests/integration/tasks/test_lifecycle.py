@@ -216,7 +216,7 @@ def test_task_with_an_expired_lease_fails_with_the_reason(tasks_queue, clock):
     result = calls.note.using(max_attempts=1).enqueue()
     Message.objects.claim("default", worker="host:1")
     clock.advance(30)
-    sweeps.release_expired("default", limit=10)
+    sweeps.release_expired_leases("default", limit=10)
 
     result.refresh()
 

@@ -98,7 +98,7 @@ def test_task_that_the_reaper_ends_is_finished(tasks_queue, sent, clock, commit)
     Message.objects.claim("default")
     clock.advance(30)
     with commit():
-        sweeps.release_expired("default", limit=10)
+        sweeps.release_expired_leases("default", limit=10)
 
     assert sent == [("task_finished", MqliteBackend, "FAILED", result.id)]
 

@@ -51,7 +51,7 @@ END_LEASE = (
 
 # Served by mqlite_messages_locked (queue, locked_until) WHERE state = 'locked', one seek per queue.
 # CROSS JOIN keeps the queues outside: inside, the planner would walk every lease there is.
-RELEASE_EXPIRED = Statement(
+RELEASE_EXPIRED_LEASES = Statement(
     """
     UPDATE mqlite_messages AS m NOT INDEXED
     """
@@ -73,9 +73,9 @@ RELEASE_EXPIRED = Statement(
 )
 
 
-def release_expired(connection: Connection, *, now: int, limit: int) -> list[Released]:
+def release_expired_leases(connection: Connection, *, now: int, limit: int) -> list[Released]:
     """Return at most `limit` expired leases to their queues, or dead-letter spent messages."""
-    rows = RELEASE_EXPIRED.all(
+    rows = RELEASE_EXPIRED_LEASES.all(
         connection,
         now=now,
         limit=limit,
