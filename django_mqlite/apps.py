@@ -28,7 +28,7 @@ class MqliteConfig(AppConfig):
         from .signals import connect_logging  # noqa: PLC0415 - nothing before the apps are ready
 
         connect_logging()
-        imported_backends()  # importing ours registers its queues and its kind of message
+        imported_backends()  # the package's own backend registers its queues and message kind
         pre_migrate.connect(create_schema_without_migrations, sender=self)
         # flush sends post_migrate as well, so tests that truncate keep their queues.
         post_migrate.connect(sync_queues, sender=self)
@@ -38,7 +38,7 @@ def imported_backends() -> dict[str, Any]:
     """Import the backends in TASKS and return them by alias.
 
     A backend that cannot be imported is skipped: the tasks framework reports it when it is used.
-    Ours raises an error that names the package to install.
+    The package's own backend raises an error that names the package to install.
     """
     backends = {}
     for alias, options in getattr(settings, "TASKS", {}).items():

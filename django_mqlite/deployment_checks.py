@@ -15,7 +15,7 @@ from .doorbell import database_path
 from .store import sqlite as store
 
 SHORTEST_TIMEOUT = 2.0
-"""Seconds: a batch of the reaper or of a purge can hold the write lock for part of a second."""
+"""Seconds: a reaper or purge batch can hold the write lock for a fraction of a second."""
 
 OFF = 0
 
@@ -113,7 +113,7 @@ def _check_directory(alias: str) -> Iterator[CheckMessage]:
         )
     if not os.access(directory, os.W_OK | os.X_OK):
         yield Warning(
-            f"The directory {directory} cannot be written by this user: SQLite has to create the "
+            f"The directory {directory} is not writable by this user: SQLite has to create the "
             "write-ahead log beside the file, so nothing can be enqueued.",
             hint="Give the user of the web server and the workers write access to the directory, "
             "not only to the file.",

@@ -20,10 +20,10 @@ from .verbs.database_file import Storage, damages, storage, unused_bytes, wal_by
 from .verbs.workers import live_workers
 
 LARGE_WAL = 128 * 1024 * 1024
-"""Bytes: twice the `journal_size_limit` of sqlite_options(), to which a checkpoint truncates."""
+"""Bytes: twice sqlite_options()'s `journal_size_limit`, to which checkpoints truncate the log."""
 
 RESTART_MS = 15_000
-"""The time without a worker that a deployment may take before due messages are a problem."""
+"""The time for which due messages may have no worker, for example during a deployment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def health(using: str, *, max_age_ms: int) -> Health:
     """Return the health of the queues and their file.
 
     Problems are: due messages that no worker serves, messages of any priority that have been due
-    for longer than `max_age_ms`, and a write-ahead log that grows. Paused queues are left out,
+    for longer than `max_age_ms`, and a large write-ahead log. Paused queues are left out,
     because their messages are meant to wait.
     """
     now = timing.now_ms()
@@ -87,7 +87,7 @@ def _queue_problems(
 
 def _wal_problems(size: int) -> Iterator[str]:
     if size > LARGE_WAL:
-        yield f"The write-ahead log has {size:,} bytes."
+        yield f"The write-ahead log is {size:,} bytes long."
 
 
 MANY_FREE_PAGES = 0.25
@@ -99,7 +99,7 @@ MAX_DUE_AGE_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A problem, with the advice to solve it. `level` is "error" or "warning"."""
+    """A problem, with advice on how to solve it. `level` is "error" or "warning"."""
 
     level: str
     id: str
@@ -124,7 +124,7 @@ class Diagnosis:
 
 
 def diagnose(using: str, *, thorough: bool = True) -> Diagnosis:
-    """Return all findings. `thorough` reads the whole file, for damage and unused bytes."""
+    """Return all findings. `thorough` reads the whole file to find damage and unused bytes."""
     file = storage(using)
     findings = [
         *_check_findings(using),
@@ -149,7 +149,7 @@ def _version(text: str) -> tuple[int, int, int]:
 
 
 def _check_findings(using: str) -> Iterator[Finding]:
-    """Run this app's system checks, without those that the project has silenced."""
+    """Run this app's system checks, except those that the project has silenced."""
     with checking(using):
         messages = run_checks(tags=["mqlite"], databases=[using])
     for message in messages:
@@ -193,7 +193,7 @@ def _page_findings(file: Storage) -> Iterator[Finding]:
             level="warning",
             id="free_pages",
             text=f"{file.free:,} of {file.size:,} bytes are free pages.",
-            advice=f"SQLite uses them again. If you need the disk space: {command}.",
+            advice=f"SQLite reuses them. If you need the disk space: {command}.",
         )
 
 
@@ -205,7 +205,7 @@ def _disk_findings(file: Storage) -> Iterator[Finding]:
         yield Finding(
             level="warning",
             id="little_disk",
-            text=f"The disk has {free:,} bytes left, less than the {file.size:,} of the file.",
+            text=f"The disk has {free:,} bytes left, less than the file's {file.size:,} bytes.",
             advice="Free space: a full disk stops every enqueue, and a backup or a full vacuum "
             "needs as much space as the file.",
         )

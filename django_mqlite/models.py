@@ -11,7 +11,6 @@ from django.utils.translation import gettext_lazy as _
 from . import message
 from .exceptions import LockLost
 from .fields import DocumentField, EpochMillisecondsField, MillisecondsField
-from .guard import shown
 from .managers import DeadLetterManager, MessageManager, QueueManager, SubscriptionManager
 from .timing import Duration, epoch_ms, milliseconds
 from .types import (
@@ -247,9 +246,6 @@ class Message(GuardedModel):
         within 30 minutes succeeds and changes nothing. Raises LockLost if the lease has ended, or
         if the call is repeated with other arguments, and ValueError for an empty reason.
         """
-        for name, text in (("reason", reason), ("description", description)):
-            if not isinstance(text, str):
-                raise TypeError(f"{name} must be a str, not {shown(text)}")
         if not reason:
             raise ValueError("reason must not be empty: it is the name to search for")
         self._settle("reject", Rejection(reason=reason, description=description), error)

@@ -9,7 +9,7 @@ from .types import Abandonment, Completion, Outcome, Rejection
 def outcome_of(error: BaseException | None) -> Outcome:
     """Return the verb that settles a message whose handler returned (None) or raised `error`.
 
-    The attributes of an error are foreign code: call this where the handler ran. Never raises.
+    The attributes of an error can run foreign code: call this where the handler ran. Never raises.
     """
     return call_guarded(lambda: _outcome_of(error), lambda broken: Abandonment())
 

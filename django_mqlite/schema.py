@@ -34,9 +34,9 @@ def check_schema(connection: Any) -> None:
 
 
 def schema_differences(connection: Any) -> list[str]:
-    """Return descriptions of what the file lacks of the schema that its migrations create.
+    """Return descriptions of the schema parts that its migrations create but the file lacks.
 
-    Additions of a newer release are not differences. A database without our tables has none,
+    Additions of a newer release are not differences. A database without these tables has none,
     because `migrate` has yet to run. A file without recorded migrations is compared with all.
     """
     connection.ensure_connection()
@@ -48,8 +48,8 @@ def schema_differences(connection: Any) -> list[str]:
     applied = tuple(name for name in _migration_names() if ("django_mqlite", name) in recorded)
     expected = _expected(connection.Database, applied or tuple(_migration_names()))
     objects = {fact.object for fact in shape}
-    lacks = (_difference(fact, objects) for fact in sorted(expected - shape))
-    return list(dict.fromkeys(lacks))
+    differences = (_difference(fact, objects) for fact in sorted(expected - shape))
+    return list(dict.fromkeys(differences))
 
 
 def _difference(fact: Fact, objects: set[str]) -> str:
@@ -57,7 +57,7 @@ def _difference(fact: Fact, objects: set[str]) -> str:
         return f"{fact.object} is missing"
     if fact.object.startswith("table "):
         return f"{fact.object} lacks {fact.text}"
-    return f"{fact.object} is not as it was created"
+    return f"{fact.object} differs from its original definition"
 
 
 def _migration_names() -> Iterator[str]:

@@ -19,18 +19,18 @@ from .transactions import after_commit
 from .types import State
 
 message_completed = Signal()
-"""A message was completed. Also `delivery_count`."""
+"""A message was completed. Adds `delivery_count`."""
 
 message_abandoned = Signal()
-"""A delivery failed or was interrupted, and the message will be delivered again. Also
+"""A delivery failed or was interrupted, and the message will be delivered again. Adds
 `delivery_count`, `visible_at`, `error`."""
 
 message_dead_lettered = Signal()
-"""A message became a dead letter. Also `delivery_count`, `content_type`, `reason`, `description`,
+"""A message became a dead letter. Adds `delivery_count`, `content_type`, `reason`, `description`,
 and `exception`: what the handler raised, or None. Its traceback has no local variables."""
 
 message_deferred = Signal()
-"""A message was deferred; claim_deferred() claims it again. Also `delivery_count`."""
+"""A message was deferred; claim_deferred() claims it again. Adds `delivery_count`."""
 
 messages_redriven = Signal()
 """Dead letters were redriven. One signal for each batch: only `count` and `using` are set."""
@@ -89,7 +89,7 @@ def send_count_after_commit(using: str, signal: Signal, sender: type[Any], count
 def send_released_after_commit(
     using: str, released: Iterable[Released], *, sender: type[Any], now: int, reason: str
 ) -> None:
-    """Report messages whose lease ended without a settle: abandoned, or dead letters."""
+    """Report messages whose lease ended before they were settled: abandoned or dead letters."""
     for message in released:
         text = f"delivery {message.delivery_count}: {reason}"
         if message.state == State.DEAD_LETTERED:

@@ -52,17 +52,17 @@ def use_clock(clock: Clock) -> Iterator[Clock]:
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-# A day within what a datetime can hold, so that both can be shown in every time zone.
+# One day inside the range of datetime, so that both can be shown in every time zone.
 FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
 LAST = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 
 
 @lru_cache(maxsize=1024)  # the messages of a batch have most of their times in common
 def moment(epoch_ms: int) -> datetime | None:
-    """Return the aware UTC datetime of an epoch millisecond; None for 0, which means "never".
+    """Return the aware UTC datetime for epoch milliseconds; None for 0, which means "never".
 
     A time that a datetime cannot hold in every time zone, which only another program can have
-    written, becomes the first or the last that it can, so that its row remains readable.
+    written, becomes the earliest or latest that it can hold, so that its row remains readable.
     """
     if not epoch_ms:
         return None
@@ -79,7 +79,7 @@ def iso(epoch_ms: int | None) -> str | None:
 
 
 def epoch_ms(at: datetime) -> int:
-    """Return the epoch millisecond of an aware datetime; raise ValueError for a naive one."""
+    """Return an aware datetime in epoch milliseconds; raise ValueError for a naive one."""
     if at.tzinfo is None:
         raise ValueError(
             f"{at!r} has no time zone: pass an aware datetime, for example datetime.now(UTC)"
@@ -99,7 +99,7 @@ MILLISECOND = timedelta(milliseconds=1)
 def milliseconds(value: Duration, name: str, *, least: int = 0) -> int:
     """Return `value` in whole milliseconds, rounded up, so that a tiny delay does not become 0.
 
-    Floats are rounded to the microsecond first: 2.007 s are 2,007 ms, although the float is larger.
+    Floats are rounded to the microsecond first: 2.007 s is 2,007 ms, although the float is larger.
 
     Raises TypeError for anything but a timedelta or a number, and ValueError for NaN, for less
     than `least` milliseconds and for more than a hundred years; both name the argument.

@@ -43,12 +43,12 @@ class Lease:
     id: int
     lock_token: str
     lost: bool = field(default=False, compare=False)
-    """True once the worker knows that the lease is lost. Read `message.lease` again to update."""
+    """True once the worker knows that the lease is lost. Reread `message.lease` to refresh it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMessage:
-    """A checked message on its way into a queue. Times and lengths in milliseconds.
+    """A validated message that is not stored yet. Times and durations are in milliseconds.
 
     `ttl_ms` 0 means none of its own, `max_delivery_count` 0 means the queue's.
     """
@@ -69,14 +69,14 @@ class NewMessage:
     properties: str | None = None
 
     def visible_from(self, now: int) -> int:
-        """The delivery time of a message that is enqueued `now`."""
+        """Return the delivery time of a message that is enqueued at `now`."""
         return now + self.delay_ms if self.visible_at is None else self.visible_at
 
 
 class BulkCount(int):
-    """The number of messages redriven or purged; `referenced` has the ids of those that stay.
+    """The number of messages redriven or purged; `referenced` has the ids of those kept.
 
-    They stay dead letters because a foreign key of the project refers to them.
+    They remain dead letters because a foreign key of the project refers to them.
     """
 
     referenced: tuple[int, ...]
@@ -88,13 +88,13 @@ class BulkCount(int):
         return made
 
     def plus(self, other: "BulkCount") -> "BulkCount":
-        """Return the count and the ids of both."""
+        """Return the sum of the counts, with the ids of both."""
         return BulkCount(self + other, self.referenced + other.referenced)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
-    """A queue's row without its name, milliseconds throughout; 0 is the documented default."""
+    """A queue's row without its name, durations in milliseconds; 0 is the documented default."""
 
     kind: str = "queue"
     ordering_mode: str = OrderingMode.STANDARD
@@ -113,9 +113,9 @@ class QueueConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """The delivery succeeded, with a `result` to keep, JSON text, if it has one.
+    """The delivery succeeded. `result` is the JSON text to keep, or None.
 
-    `retain_ms`: how long the completed message is kept; None as its queue says, 0 not at all.
+    `retain_ms`: how long to keep the completed message; None means the queue's value, 0 not at all.
     """
 
     result: str | None = None
@@ -131,7 +131,7 @@ class Abandonment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """The message can never succeed. The texts are taken here, before there is a transaction."""
+    """The message can never succeed. The texts are copied here, before a transaction begins."""
 
     reason: str
     description: str = ""
@@ -143,20 +143,20 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deferral:
-    """Set aside; somebody will claim it by its id."""
+    """The message is set aside until it is claimed by its id."""
 
 
 Outcome = Completion | Abandonment | Rejection | Deferral
-"""How a delivery ends: one of the verbs that settle it."""
+"""The outcome of a delivery: one of the verbs that settle it."""
 
 
 Tallies = Mapping[str, Sequence[Sequence[int]]]
-"""By queue: minutes since the epoch, each with how many deliveries ended well, and badly."""
+"""By queue: minutes since the epoch, each with its completed and its failed deliveries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerResult:
-    """A return value by which a handler settles its delivery itself; `error` is stored."""
+    """A return value with which a handler settles its own delivery; `error` is stored."""
 
     outcome: Outcome
     error: BaseException | None = None
@@ -166,8 +166,8 @@ class HandlerResult:
 class WorkerRecord:
     """The record that a worker writes about itself, at `seen_at` in epoch milliseconds.
 
-    `process_started_at` in seconds, as the system counts them: with the pid it names one process.
-    `reaps`: it also does the reaper's work. One without queues does nothing else.
+    `process_started_at`: seconds, as the system counts them; with the pid, it identifies a process.
+    `reaps`: it also does the reaper's work. A worker without queues does nothing else.
     """
 
     worker: str
@@ -187,7 +187,7 @@ class WorkerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """The number of a queue's messages by state, and since when the oldest has been due."""
+    """The number of a queue's messages by state, and the time at which the oldest became due."""
 
     queue: str
     paused: bool
@@ -206,9 +206,9 @@ class MinuteTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOverview:
-    """A queue at a glance: its depth, who serves it, and its last hour, the oldest minute first.
+    """A queue at a glance: its depth, its workers, and its last hour, oldest minute first.
 
-    `slots` is how many of its messages its live workers could have at work at once.
+    `slots` is the number of its messages that its live workers can handle at the same time.
     """
 
     stats: QueueStats
@@ -218,12 +218,12 @@ class QueueOverview:
 
     @property
     def completed(self) -> int:
-        """In the last hour."""
+        """The number of completed deliveries in the last hour."""
         return sum(minute.completed for minute in self.minutes)
 
     @property
     def failed(self) -> int:
-        """In the last hour, dead letters counted."""
+        """The number of failed deliveries in the last hour, including dead letters."""
         return sum(minute.failed for minute in self.minutes)
 
 
@@ -232,7 +232,7 @@ class Explanation:
     """The reason why a message has not run, or what became of it.
 
     `code` is stable, for scripts; `text` is a sentence without its subject, in the language in
-    use; `facts` are what it was made from, as JSON can hold them.
+    use; `facts` are the values it was made from, as JSON types.
     """
 
     code: str
@@ -242,12 +242,12 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A page of a list: ids in its order, and what to say to get the next; None on the last."""
+    """A page of a list: ids in list order, and the position of the next page, None on the last."""
 
     ids: tuple[int, ...]
     next: str | None
 
 
 def fingerprint(lock_token: str) -> str:
-    """Return what may be shown of a lock token: it identifies the lease and cannot settle."""
+    """Return a public fingerprint of a lock token: it identifies the lease but cannot settle it."""
     return sha256(lock_token.encode()).hexdigest()[:32]

@@ -78,7 +78,7 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     sortable_by = ()
     show_facets = admin.ShowFacets.NEVER
     refusals: tuple[type[Exception], ...] = ()
-    """Errors of saving a form that are shown to the user instead of raised."""
+    """Errors from saving a form that are shown to the user instead of being raised."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -95,7 +95,7 @@ def _hex_line(start: int, part: bytes) -> str:
 
 
 def failed_deliveries(errors: Sequence[Mapping[str, Any]]) -> SafeString:
-    """Return a list of failed deliveries, the last one first, with tracebacks that unfold."""
+    """Return a list of failed deliveries, most recent first, with collapsible tracebacks."""
     items = ((_failed_delivery(error),) for error in reversed(errors))
     return format_html(
         '<ol reversed start="{}">{}</ol>',

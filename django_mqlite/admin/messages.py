@@ -65,7 +65,7 @@ register_converter(SequenceNumberConverter, "mqlite_id")
 
 
 class BaseMessageAdmin(BaseAdmin):
-    """The common parts of messages and dead letters, which show all but the lock token."""
+    """Base of the message and dead-letter admins; shows every field except the lock token."""
 
     fieldsets = FIELDSETS
     readonly_fields = [
@@ -240,7 +240,7 @@ def _is_readable_task(message: Message) -> bool:
 
 
 class MessageAdmin(BaseMessageAdmin):
-    """All messages, the newest first; a queue or a state is listed in delivery order."""
+    """All messages, newest first; the list of one queue or state is in delivery order."""
 
     list_display = (
         "id", "queue", "shown_state", "short_subject", "group_id", "delivery_count", "enqueued_at",

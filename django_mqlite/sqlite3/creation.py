@@ -10,7 +10,7 @@ from .driver import Database
 
 
 class DatabaseCreation(creation.DatabaseCreation):
-    """Test databases for `test --parallel`, one file or one memory database per process."""
+    """Test databases for `test --parallel`, one file or one in-memory database per process."""
 
     def _clone_test_db(self, suffix: str, verbosity: int, keepdb: bool = False) -> None:
         target = self.get_test_db_clone_settings(suffix)["NAME"]
@@ -34,7 +34,7 @@ class DatabaseCreation(creation.DatabaseCreation):
 
 
 def remove(database: str) -> None:
-    """Delete the file, and the WAL files that a process left if it did not close the file."""
+    """Delete the file, and any WAL files left by a process that did not close it."""
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             Path(f"{database}{suffix}").unlink()

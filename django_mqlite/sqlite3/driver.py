@@ -1,4 +1,4 @@
-"""The sqlite3 module of the engine: the newest one installed, its limits and known faults."""
+"""The sqlite3 module of the engine: the newest one installed, its limits and known bugs."""
 
 from datetime import date, datetime
 from decimal import Decimal
@@ -60,7 +60,7 @@ WAL_RESET_AGAIN = {(3, 52, 0)}
 
 
 def has_wal_reset_bug(version: tuple[int, int, int]) -> bool:
-    """Return whether this SQLite can corrupt a WAL database by a race of checkpoint and write.
+    """Return whether this SQLite can corrupt a WAL database if a checkpoint and a write race.
 
     Affected are 3.7.0 to 3.51.2 except 3.44.6 and 3.50.7, and 3.52.0 (sqlite.org, "WAL-reset bug").
     """
@@ -77,7 +77,7 @@ COMPILED = {2: ("MAX_COLUMN", 2_000), 9: ("MAX_VARIABLE_NUMBER", 32_766)}
 def compiled_limit(category: int) -> int:
     """Return the limit compiled into the SQLite in use; this package never lowers one."""
     if category not in COMPILED:
-        raise Database.ProgrammingError(f"the limit {category} is not known here")
+        raise Database.ProgrammingError(f"unknown limit category {category}")
     name, default = COMPILED[category]
     connection = Database.connect(":memory:")
     try:

@@ -1,4 +1,4 @@
-"""Closing of connections when their thread ends, so that no dead thread holds the write lock.
+"""Close connections when their thread ends, so that no dead thread holds the write lock.
 
 Django's connection wrappers refer to themselves, so they outlive their thread until the next
 garbage collection. An open transaction would hold the lock until then.

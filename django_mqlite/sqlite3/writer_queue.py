@@ -1,6 +1,6 @@
 """A queue of the threads of a process, so that only one at a time tries to lock the database.
 
-SQLite has one writer at a time, and threads that all retry take the interpreter from each other.
+SQLite has one writer at a time, and threads that all retry compete for the interpreter.
 Processes do not share a queue; they compete for SQLite's lock.
 """
 
@@ -105,7 +105,7 @@ _guard = RLock()
 
 
 def writer_queue_for(database: object) -> WriterQueue:
-    """Return the queue shared by all connections to `database`; private memory gets a new one."""
+    """Return the queue of all connections to `database`; a private in-memory one gets its own."""
     place = _place(os.fspath(database) if isinstance(database, os.PathLike) else str(database))
     if place is None:
         return WriterQueue()

@@ -39,13 +39,13 @@ def task_options(
     group_id: str | None = None,
     ttl: Duration | None = None,
 ) -> Callable[[F], F]:
-    """Set options of a task, in a decorator below `@task`. None means the queue's own setting.
+    """Set a task's options, as a decorator below `@task`. None means the queue's own setting.
 
     `max_attempts`: the task is FAILED after this many failed attempts, including crashes.
     `backoff`: the approximate delay after the first failure, a timedelta or seconds. It doubles
     with each further failure, up to an hour, or up to `backoff` if that is longer.
     `group_id`: tasks of a group run one after the other, in the order in which they were enqueued.
-    `ttl`: a task that has not started this long after its time is FAILED, a timedelta or seconds.
+    `ttl`: a timedelta or seconds; a task not started this long after it became due is FAILED.
 
     Works on every version of Django; other backends ignore it. A `message_id` identifies one call,
     so it is set by `.using(message_id=…)`. Raises InvalidTask for an invalid option.

@@ -35,7 +35,7 @@ def send_task_finished(message: "Message", exception: BaseException | None = Non
     """Send task_finished with the result that has just been committed.
 
     Send it while the task's exception is being handled, like the framework's own backends, because
-    the framework's log takes the traceback from there. A task that this code does not have has no
+    the framework's log takes the traceback from there. A task that is not in this code has no
     TaskResult, so the signal is not sent and a warning is logged.
     """
     try:
@@ -66,7 +66,7 @@ def send_finished_for_dead_letter(
     exception: BaseException | None,
     **facts: Any,
 ) -> None:
-    """Send task_finished for a dead letter of a worker, the reaper or an operator."""
+    """Send task_finished for a message dead-lettered by a worker, the reaper or an operator."""
     if content_type != TASK:
         return
     model: type[Message] = apps.get_model("django_mqlite", "Message")
@@ -192,7 +192,7 @@ class Attempt:
 
 
 def encoded_value(value: Any) -> str:
-    """Return the task's return value as JSON, normalized like the framework's own backends.
+    """Return the task's return value as JSON, normalized as in the framework's own backends.
 
     Raise ReturnValueRefused if it is not JSON or exceeds the size limit.
     """
@@ -203,7 +203,7 @@ def encoded_value(value: Any) -> str:
     limit = get_settings().max_body_bytes
     if len(encoded.encode()) > limit:
         raise ReturnValueRefused(
-            f"it has {len(encoded.encode()):,} bytes, over the limit of {limit:,}. Store it "
+            f"it is {len(encoded.encode()):,} bytes long, over the limit of {limit:,}. Store it "
             "elsewhere and return a reference, or raise MQLITE['MAX_BODY_BYTES']."
         )
     return encoded

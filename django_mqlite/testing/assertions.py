@@ -27,10 +27,10 @@ def assert_enqueued(
     count: int | None = None,
     using: str | None = None,
 ) -> list[Message]:
-    """Fail unless matching messages wait in the queue; return them, the oldest first.
+    """Fail unless matching messages wait in the queue; return them, oldest first.
 
     A message matches if its data equals `data`, and if it is a call of `task` with these `args` and
-    `kwargs`; arguments that are not passed are not compared. The queue is by default the task's.
+    `kwargs`; arguments that are not passed are not compared. The queue defaults to the task's.
     `count` is the exact number of matching messages and may be 0; by default at least one must
     match. Active and scheduled messages wait; locked, deferred and finished ones do not. Raises
     QueueNotFound.

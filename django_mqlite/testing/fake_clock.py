@@ -12,7 +12,7 @@ START_MS = epoch_ms(START)
 
 
 class FakeClock:
-    """A stopped clock that can be moved forwards and backwards. A `with` block puts it in use.
+    """A stopped clock that can be moved forwards and backwards. A `with` block activates it.
 
     It controls the queue's schedules, leases, backoff and times to live. It does not change the
     time that the project reads from Django or Python.

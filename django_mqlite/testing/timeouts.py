@@ -42,7 +42,7 @@ class Deadline:
 
     @property
     def has_passed(self) -> bool:
-        """True if the time is over and the handler has not settled the message."""
+        """True if the time is up and the handler has not settled the message."""
         moved_ms = timing.now_ms() - epoch_ms(self.message.locked_at)
         passed_ms = (time.monotonic() - self._started) * 1_000 + moved_ms
         return passed_ms > self.limit_ms and self.message.state == State.LOCKED

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 def read_any_text(using: str, read: Callable[[], R]) -> R:
-    """Return the result of `read`; after text that is not UTF-8, replace it and read again."""
+    """Return the result of `read`; on invalid UTF-8, read again with replacement characters."""
     try:
         return read()
     except OperationalError as error:
@@ -27,7 +27,7 @@ def read_any_text(using: str, read: Callable[[], R]) -> R:
 def retry_with_any_text(verb: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Decorate a verb so that text that is not UTF-8 is read with replacement characters.
 
-    The verb runs again after its transaction was rolled back. Its first parameter is an alias or a
+    The verb runs again after the rollback. Its first parameter is an alias or a
     manager.
     """
 

@@ -65,7 +65,7 @@ def claim_rows(connection: Any, queue: str, claim: Claim, *, now: int) -> list[M
 UNREADABLE = Rejection(
     reason="Unreadable",
     description="properties is not a JSON object, errors is not a JSON array, "
-    "or a text is not UTF-8",
+    "or a text value is not UTF-8",
 )
 
 
@@ -96,11 +96,11 @@ class ClaimVerbs(SettleVerbs[M]):
 
         Each claim counts a delivery. The lease lasts `lock_duration` (timedelta or seconds), by
         default the queue's; settle each message before it ends, or renew it. `worker` is a name
-        that people see.
+        for display.
 
         Calling it twice claims different messages, unless `attempt_id` is given: for 30 minutes the
-        same attempt gets the same messages and tokens again, as far as their leases still hold, and
-        no delivery is counted. Use this if the answer of a claim may be lost.
+        same attempt gets the same messages and tokens again if their leases still hold, and
+        no delivery is counted. Use this if the response to a claim may be lost.
 
         Raises QueueNotFound, and TransactionRefused inside the caller's `atomic()`.
         """
@@ -155,7 +155,7 @@ class ClaimVerbs(SettleVerbs[M]):
         """Claim up to `limit` messages of `queue` and delete them: there is nothing to settle.
 
         Each message is delivered at most once: it is lost if the caller fails to handle it. In the
-        caller's transaction the messages are deleted with its commit. Raises QueueNotFound.
+        caller's transaction, the messages are deleted when it commits. Raises QueueNotFound.
         """
         queue = checked_text(queue, "queue")
         limit = checked_integer(limit, "limit")

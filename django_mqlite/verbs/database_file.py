@@ -68,7 +68,7 @@ def wal_bytes(using: str) -> int:
 
 
 def damages(using: str) -> list[str]:
-    """Return SQLite's descriptions of damage to the file. Reads all of it."""
+    """Return SQLite's descriptions of damage to the file. Reads the whole file."""
     return store.database_file.damages(connections[using])
 
 
@@ -78,7 +78,7 @@ def unused_bytes(using: str) -> int | None:
 
 
 def vacuum_incrementally(using: str, progress: Callable[[int], object]) -> int:
-    """Return the free pages to the disk in batches; return the number of bytes.
+    """Release the free pages to the disk in batches; return the number of bytes.
 
     Each batch is a short write transaction. `progress` is called with the number of bytes so far.
     Raises NotPossible for a file that was not created with auto_vacuum=INCREMENTAL.
@@ -88,7 +88,7 @@ def vacuum_incrementally(using: str, progress: Callable[[int], object]) -> int:
         raise NotPossible(
             "The free pages of this file can only be returned all at once, because it was not "
             "created with auto_vacuum=INCREMENTAL. `manage.py mqlite vacuum --full` rewrites it "
-            "with this mode, and blocks all writers meanwhile."
+            "with this mode, and blocks all writers while it runs."
         )
     freed = 0
     while True:
@@ -107,9 +107,9 @@ def _vacuum_some(connection: Any) -> None:
 
 
 def vacuum_fully(using: str) -> int:
-    """Rewrite the file without free pages; return the number of bytes that it is smaller.
+    """Rewrite the file without free pages; return the number of bytes by which it shrank.
 
-    All other writers are blocked, and the disk needs space for a second copy, and for as much in
+    All other writers are blocked, and the disk needs space for a second copy and as much again in
     the write-ahead log. Afterwards vacuum_incrementally() is possible.
     """
     if in_callers_transaction(using) or connections[using].in_atomic_block:
@@ -124,7 +124,7 @@ def back_up(using: str, path: Path, progress: Callable[[int, int], object]) -> i
 
     Uses SQLite's backup API, which blocks neither readers nor writers. The copy is checked, and it
     gets its name only when it is complete. `progress` is called with the number of copied pages and
-    the number of all pages. Raises NotPossible.
+    the total number of pages. Raises NotPossible.
     """
     try:
         return _back_up(using, path, progress)
@@ -160,7 +160,7 @@ def _copy(using: str, path: Path, progress: Callable[[int, int], object]) -> lis
 
 
 def _rename(partial: Path, path: Path) -> None:
-    """Rename by a hard link, which unlike rename() does not replace an existing file."""
+    """Rename with a hard link, which, unlike rename(), does not replace an existing file."""
     try:
         path.hardlink_to(partial)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Redrive and purge dead letters, in batches that are a transaction each."""
+"""Redrive and purge dead letters in batches, each in its own transaction."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """A choice among the dead letters of a queue, and the function that hears of the progress."""
+    """A selection of a queue's dead letters, and the function to call with the progress."""
 
     limit: int | None
     older_than: Duration | None
@@ -42,7 +42,7 @@ class Selection:
 
 
 class DeadLetterVerbs(Verbs[M]):
-    """Redrive and purge dead letters, in batches of 1,000 that are a transaction each."""
+    """Redrive and purge dead letters in batches of 1,000, each in its own transaction."""
 
     def matching(
         self,
@@ -54,7 +54,7 @@ class DeadLetterVerbs(Verbs[M]):
     ) -> models.QuerySet[M]:
         """Return the dead letters of `queue`, those with `ids` if given, to count or show them.
 
-        `older_than` and `reason` as in redrive_queue() and purge_queue(). Raises QueueNotFound.
+        `older_than` and `reason` are as in redrive_queue() and purge_queue(). Raises QueueNotFound.
         """
         queue = checked_text(queue, "queue")
         reason = optional_text(reason, "reason")
@@ -71,7 +71,7 @@ class DeadLetterVerbs(Verbs[M]):
     def with_last_error(self) -> models.QuerySet[M]:
         """Annotate dead letters with `last_error`, the message of their last error or None.
 
-        Use it for few messages, selected by id, because it reads all `errors` of each.
+        Use it only for a few messages, selected by id, because it reads all `errors` of each.
         """
         message = Func(
             F("errors"),
@@ -113,11 +113,11 @@ class DeadLetterVerbs(Verbs[M]):
         rate: float | None = None,
         progress: Progress | None = None,
     ) -> BulkCount:
-        """Redrive the dead letters of `queue`, the oldest first; return their number.
+        """Redrive the dead letters of `queue`, oldest first; return their number.
 
-        `limit` is the largest number to redrive. `older_than` (timedelta or seconds) selects those
+        `limit` is the maximum number to redrive. `older_than` (timedelta or seconds) selects those
         that have been dead letters for at least that long, `reason` those with this reason. `into`
-        and `rate` as in redrive(). Messages that become dead letters during the call are not
+        and `rate` are as in redrive(). Messages that become dead letters during the call are not
         redriven. `progress` is called after each batch with the number so far.
 
         Raises QueueNotFound, also for the queue `into`, and GroupRequired for that queue.
@@ -143,7 +143,7 @@ class DeadLetterVerbs(Verbs[M]):
         everything: bool = False,
         progress: Progress | None = None,
     ) -> BulkCount:
-        """Delete dead letters of `queue`, the oldest first; return their number.
+        """Delete dead letters of `queue`, oldest first; return their number.
 
         Requires `limit`, `older_than`, `reason` or `everything=True`. The arguments are those of
         redrive_queue(), and the result is that of purge(). Raises QueueNotFound.
@@ -205,7 +205,7 @@ class DeadLetterVerbs(Verbs[M]):
     def _last_finished_at(self, queue: str, older_than: Duration | None) -> int:
         """Return the time up to which dead letters are selected.
 
-        Without `older_than` it is that of the newest, so that messages which become dead letters
+        Without `older_than`, it is the time of the newest, so messages that become dead letters
         during the call are not selected.
         """
         finished_before = None if older_than is None else _finished_before(older_than)
@@ -267,7 +267,7 @@ def _finished_before(older_than: Duration) -> int:
 
 
 def _checked_rate(rate: float) -> float:
-    """Return the rate. Less than one message per hour is taken for a mistake."""
+    """Return the rate. Less than one message per hour is treated as a mistake."""
     if isinstance(rate, bool) or not isinstance(rate, int | float):
         raise TypeError(f"rate must be a number of messages per second, not {shown(rate)}.")
     if not 1 / 3600 <= rate <= 1_000_000:  # NaN fails this as well

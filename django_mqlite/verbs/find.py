@@ -33,7 +33,7 @@ class FindVerbs(Verbs[M]):
     def explain(self, id: int) -> Explanation:  # type: ignore[override]
         """Return why the message has not run, what holds it, or what became of it.
 
-        The cost does not depend on the number of messages. The message may be deleted.
+        The cost does not depend on the number of messages. The message may have been deleted.
         """
         return explain(self.connection, checked_id(id))
 
@@ -55,7 +55,7 @@ class FindVerbs(Verbs[M]):
         - all messages, and those of a group: newest first
         - messages of a queue: by state
         - messages of a state: by queue, except dead letters, which are newest first
-        - within a state: in the order of their turn; finished messages newest first
+        - within a state: in delivery order; finished messages newest first
 
         The cost of a page does not depend on the number of messages. Raises QueueNotFound, and
         ValueError for an invalid state or position.
@@ -79,7 +79,7 @@ class FindVerbs(Verbs[M]):
         return Page(ids=tuple(ids), next=_format_position(place))
 
     def newest_id(self) -> int:
-        """Return the id of the message that was stored last, even if it is deleted; 0 for none."""
+        """Return the id of the message stored last, even if it has been deleted; 0 for none."""
         return store.explain.newest_id(self.connection)
 
     def arrivals(self, after: int, *, queue: str | None = None, limit: int = 100) -> list[M]:

@@ -102,7 +102,7 @@ class GuardedModel(models.Model):
 
 
 def _refuse_create(model: type[models.Model], how: str) -> NoReturn:
-    """Raise TypeError that names the verb which creates rows of the model."""
+    """Raise a TypeError that names the verb that creates rows of the model."""
     name = _table_model_name(model)
     raise TypeError(f"{name}: {how} would bypass the queue's rules. Use {CREATE_VERBS[name]}.")
 

@@ -74,6 +74,6 @@ SHOWN_IDS = 20
 
 
 def format_ids(ids: Sequence[int]) -> str:
-    """Return the first 20 ids as text for people, and the number of the others."""
+    """Return the first 20 ids as readable text, and the number of remaining ids."""
     text = ", ".join(f"#{id}" for id in ids[:SHOWN_IDS])
     return text if len(ids) <= SHOWN_IDS else f"{text} (+{len(ids) - SHOWN_IDS})"

@@ -20,7 +20,7 @@ class TopicVerbs(Verbs[M]):
 
         `filter` is a CEL expression over the message's properties; '' matches every message.
         `options` configure the queue, as in MQLITE['QUEUES']. Subscribing again replaces the
-        filter and nothing else, so options are refused then.
+        filter and nothing else, so options are not accepted then.
 
         Raises NameConflict if one of the names is taken, and ValueError for an invalid name or
         filter; nothing is stored in either case.
@@ -43,7 +43,7 @@ class TopicVerbs(Verbs[M]):
         return self.get(subscription=subscription)
 
     def unsubscribe(self, subscription: str) -> bool:
-        """Delete the subscription and its queue with all messages; False if there is neither.
+        """Delete the subscription and its queue with all messages; return False if neither exists.
 
         The messages are deleted in batches, each in its own transaction. An interrupted call
         leaves a queue without a subscription; call it again to delete the rest.

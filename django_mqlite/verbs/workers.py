@@ -92,7 +92,7 @@ def live_workers(using: str) -> list[WorkerRecord]:
 
 
 def registered_workers(using: str) -> list[WorkerRecord]:
-    """Return every worker on the register, also those whose record is out of date."""
+    """Return every worker on the register, including those whose record is out of date."""
     rows = store.workers.WORKER_RECORDS.all(connections[using])
     return [record for row in rows if (record := _parse_record(*row)) is not None]
 
@@ -138,7 +138,7 @@ def _checked_tallies(tallies: Any) -> Tallies:
 
 
 def register(using: str, record: WorkerRecord) -> None:
-    """Write the record with the current time. This is a write transaction, so do it rarely."""
+    """Write the record with the current time. This is a write transaction, so call it rarely."""
     values = {name: value for name, value in asdict(record).items() if name in RECORD_FIELDS}
     with write_transaction(using) as (connection, now):
         store.workers.RECORD_WORKER.run(
@@ -159,7 +159,7 @@ def unregister(using: str, worker: str) -> None:
 
 
 def settled(using: str) -> Tallies:
-    """Return the deliveries of the last hour, also of workers that have left the register."""
+    """Return the deliveries of the last hour, including those of unregistered workers."""
     tallies = [worker.settled for worker in registered_workers(using)]
     return merged([_former_tallies(connections[using]), *tallies], now=timing.now_ms())
 

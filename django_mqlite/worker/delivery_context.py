@@ -127,7 +127,7 @@ def end_forked_children(function: Callable[..., T], *args: Any, **kwargs: Any) -
 
 
 def exit_if_forked(pid: int, result: object) -> None:
-    """Exit if this process was forked from `pid`, with the exit code that `result` stands for.
+    """Exit if this process was forked from `pid`, with the exit code that `result` implies.
 
     Otherwise it would continue as a second worker with the same leases. It exits at once, because
     it must not use the connections of process `pid`, not even to close them.

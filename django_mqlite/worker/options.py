@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 def worker_name(*, pid: int | None = None, unique: str | None = None) -> str:
-    """Return the name of a worker: host, pid, and a part that a reused pid does not share."""
+    """Return the name of a worker: host, pid, and a unique part in case the pid is reused."""
     return f"{socket.gethostname()}:{pid or os.getpid()}:{unique or unique_part()}"
 
 
@@ -20,7 +20,7 @@ def unique_part() -> str:
 class WorkerOptions:
     """The options of `runworker`; times are in seconds.
 
-    Queues are served strictly in order or, if `in_turn` is true, each one first in turn. If
+    Queues are served strictly in order or, if `in_turn` is true, take turns being first. If
     `supervised` is true, a supervisor enforces timeouts by killing the process.
     """
 

@@ -14,7 +14,7 @@ CLEAR_LINE = "\r\x1b[K"
 def progress_bar(
     write: Callable[[str], object], unit: str, total: int, *, shown: bool
 ) -> Iterator[Callable[[int], None]]:
-    """Yield a function that takes how many units are done; remove the bar at the end.
+    """Yield a function that takes the number of units done; remove the bar at the end.
 
     If `shown` is false, write nothing.
     """

@@ -44,12 +44,12 @@ HOUSEKEEPING: Mapping[str, Sweep] = {
 
 
 def run_round(sweeps: Mapping[str, Sweep], using: str) -> dict[str, int]:
-    """Run one batch of each sweep; return its rows. A sweep with BATCH rows may have more."""
+    """Run one batch of each sweep; return the row counts. A sweep with BATCH rows may have more."""
     return {name: sweep(using, limit=BATCH) for name, sweep in sweeps.items()}
 
 
 def run_all(using: str) -> dict[str, int]:
-    """Run all sweeps until nothing is due; return the rows of each."""
+    """Run all sweeps until nothing is due; return the row count of each."""
     sweeps = {**URGENT, **HOUSEKEEPING}
     total = dict.fromkeys(sweeps, 0)
     while True:
@@ -63,7 +63,7 @@ def run_all(using: str) -> dict[str, int]:
 logger = get_logger("django_mqlite.worker")
 
 MAX_POLL_INTERVAL = 1.0
-"""Maximum seconds until a clock step or a dead worker of this machine is noticed."""
+"""Maximum seconds until a clock step or a dead worker on this machine is noticed."""
 
 HOUSEKEEPING_INTERVAL = 10.0
 """Seconds between two rounds of HOUSEKEEPING."""
@@ -105,7 +105,7 @@ class Reaper:
     def run(self, shutdown: Shutdown) -> None:
         """Reap in a process of its own until shutdown is requested.
 
-        The process is registered like a worker without queues, so that people can see it.
+        The process is registered like a worker without queues, so that operators can see it.
         """
         errors = DatabaseErrors()
         entry = WorkerEntry(WorkerOptions(using=self._using, queues=(), threads=0))

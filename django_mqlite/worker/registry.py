@@ -1,6 +1,6 @@
 """The worker's registration, and cleanup after workers that died.
 
-Registrations inform people and speed up recovery; correctness depends on leases alone.
+Registrations are for monitoring and faster recovery; correctness depends on leases alone.
 """
 
 import time
@@ -66,7 +66,7 @@ class WorkerEntry:
 
 
 def release_gone(using: str) -> int:
-    """Release the leases of dead workers of this machine; return the number of messages.
+    """Release the leases of dead workers on this machine; return the number of messages.
 
     A process is identified by boot, pid namespace, pid and start time. A reused pid, a process in
     another container and a machine of the same name are therefore never mistaken for a worker. For
@@ -105,11 +105,11 @@ def identity_of(record: WorkerRecord) -> ProcessIdentity:
 
 
 def other_machine(using: str) -> WorkerRecord | None:
-    """Return a live worker of another machine that uses the same file, or None.
+    """Return a live worker on another machine that uses the same file, or None.
 
     SQLite's locks do not work across machines. Machines are distinguished by the kernel's boot id,
     not by the host name, which changes with every container. A worker that ran on this machine
-    before its last start does not count as on another machine.
+    before its last boot does not count as being on another machine.
     """
     now = timing.now_ms()
     for record in registered_workers(using):

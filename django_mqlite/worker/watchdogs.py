@@ -1,4 +1,4 @@
-"""Checks before a worker starts, and watchdogs over its parent, its memory and its files."""
+"""Checks before a worker starts, and watchdogs for its parent, its memory and its files."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ from .shutdown import Shutdown
 
 
 class Parent:
-    """The parent process. A worker ends with it, because its shell can no longer stop the worker.
+    """The parent process. A worker exits when its parent does: its shell can no longer stop it.
 
     A worker started with `nohup` (ignores SIGHUP) or `setsid` (leads its own session) is meant to
     outlive its parent.
@@ -168,7 +168,7 @@ class NotReady(MqliteError):
 def check_writable(using: str) -> None:
     """Acquire the write lock once, so that a read-only or locked database fails at startup.
 
-    Check also that the tables are as their migrations created them: without the triggers, an
+    Also check that the tables are as their migrations created them: without the triggers, an
     ordered message would be stored and never delivered.
     """
     try:
@@ -183,7 +183,7 @@ def check_writable(using: str) -> None:
         raise NotReady(
             f"The queue's tables in database {using!r} are not as their migrations created them: "
             f"{'; '.join(differences)}. Restore a backup, or create what is missing: "
-            "`manage.py mqlite doctor` says how."
+            "`manage.py mqlite doctor` explains how."
         )
 
 
@@ -192,7 +192,7 @@ def served_queues(
 ) -> tuple[str, ...]:
     """Return the queues to serve, in order: `included`, or all with a handler or a tasks backend.
 
-    `*` in `included` stands for all of these that it does not name.
+    `*` in `included` stands for all of these that it does not list.
 
     Raises NotReady if a queue does not exist or has no handler.
     """

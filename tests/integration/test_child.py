@@ -129,7 +129,7 @@ def test_the_command_fails_with_what_the_database_failed_with(queue, in_process,
     in_process(lambda message: dead_database())
     Message.objects.enqueue("jobs", None)
 
-    with pytest.raises(CommandError, match=r"disk I/O error \(the disk fails"):
+    with pytest.raises(CommandError, match=r"disk I/O error \(the disk is full"):
         call_command("runworker")
 
 

@@ -82,19 +82,19 @@ def test_full_disk_while_settling_delays_the_settle_whole(database):
 def test_read_only_database_is_logged_and_settled_when_writable(queue, monkeypatch, caplog):
     message = Message.objects.enqueue("jobs", None)
     ran, refused = [], []
-    exchange = MessageManager.exchange
+    settle_and_claim = MessageManager.settle_and_claim
 
-    def exchange_unless_refused(manager, settlements, *arguments, **options):
+    def unless_refused(manager, settlements, *arguments, **options):
         read_only = bool(settlements) and len(refused) < 2
         # The connection is the consumer's: it runs in the test's thread.
         connection.connection.execute(f"PRAGMA query_only = {int(read_only)}")
         try:
-            return exchange(manager, settlements, *arguments, **options)
+            return settle_and_claim(manager, settlements, *arguments, **options)
         except OperationalError as error:
             refused.append((error, state_of(message)))
             raise
 
-    monkeypatch.setattr(MessageManager, "exchange", exchange_unless_refused)
+    monkeypatch.setattr(MessageManager, "settle_and_claim", unless_refused)
 
     assert run(lambda message: ran.append(message.pk), burst=True) == ProcessResult()
 

@@ -108,7 +108,7 @@ def test_changed_index_or_trigger_is_named(kind, name, old, new):
     assert old in sql
     run(f"DROP {kind} {name}", sql.replace(old, new))
 
-    assert schema_differences(connection) == [f"{kind} {name} is not as it was created"]
+    assert schema_differences(connection) == [f"{kind} {name} differs from its original definition"]
 
 
 def test_additions_of_a_newer_release_are_no_difference():

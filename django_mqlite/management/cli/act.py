@@ -95,7 +95,7 @@ def _parse_json(text: str) -> Any:
 def _add_redrive_arguments(parser: ArgumentParser) -> None:
     add_selection(parser)
     parser.add_argument("--into", metavar="QUEUE", help="into another queue, with new ids")
-    parser.add_argument("--rate", type=rate, metavar="N", help="spread out: N per second")
+    parser.add_argument("--rate", type=rate, metavar="N", help="spread deliveries: N per second")
 
 
 def _redrive(options: Options, output: Output) -> None:
@@ -140,7 +140,7 @@ def _purge(options: Options, output: Output) -> None:
             if ids is not None:
                 purged = letters.purge(ids)
             else:
-                # No more than confirmed, even if more have died since.
+                # No more than confirmed, even if there are more dead letters now.
                 purged = letters.purge_queue(
                     queue, limit=count, progress=progress, **_filters(options)
                 )
@@ -196,7 +196,7 @@ class Action:
     """A verb for single messages.
 
     `verb` returns the function that acts on an id. It is called before the confirmation, so that
-    it can note what the user decides about. `confirm` is the question, with the {count}.
+    it can record the state that the user confirms. `confirm` is the question, with {count}.
     """
 
     name: str
@@ -245,7 +245,7 @@ class Action:
 
 
 def _refusal(action: Action, why: Explanation) -> str:
-    """Return why a message was left alone, or what became of it if it is gone."""
+    """Return why a message was not changed, or what happened to it if it no longer exists."""
     if why.facts["state"]:
         return action.refused(why)
     return lines(why.text if why.code == "never_enqueued" else f"it {why.text}")
@@ -263,12 +263,12 @@ def _add_release_options(parser: ArgumentParser) -> None:
 
 def _release_refused(why: Explanation) -> str:
     if why.facts["state"] == "locked":
-        return "its lease is newer than the question"
+        return "it was claimed again in the meantime"
     return f"it has no lease, {_state(why)}"
 
 
 def _release(messages: MessageManager[Any], options: Options) -> Callable[[int], bool]:
-    """Release the leases of this moment, and no later ones."""
+    """Release the current leases, and no later ones."""
     held = messages.using(messages.database).only("lock_token").in_bulk(options["ids"])
     seen = {id: message.lease_fingerprint or "" for id, message in held.items()}
     return lambda id: messages.release(id, seen=seen.get(id, ""), reason=options["reason"])

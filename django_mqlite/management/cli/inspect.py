@@ -39,7 +39,7 @@ ERROR_TIMES = ("started_at", "failed_at")
 
 
 def document(message: Message) -> dict[str, Any]:
-    """Return a message as JSON, without the lock token, which is the right to settle it."""
+    """Return a message as JSON, without the lock token, which grants the right to settle it."""
     return {
         "id": message.pk,
         **{name: getattr(message, name) for name in DOCUMENT},
@@ -61,7 +61,7 @@ def _body_document(message: Message) -> dict[str, Any]:
 
 
 def _errors(stored: Any) -> Any:
-    """Return the stored errors with ISO times; leave alone what another program wrote."""
+    """Return the stored errors with ISO times; keep values from other programs unchanged."""
     if not isinstance(stored, list):
         return stored
     return [_error(error) if isinstance(error, dict) else error for error in stored]
@@ -338,7 +338,7 @@ DEAD_COLUMNS = {
 
 def _add_peek_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("queue", metavar="QUEUE")
-    parser.add_argument("--dead", action="store_true", help="dead letters, longest dead first")
+    parser.add_argument("--dead", action="store_true", help="dead letters, oldest first")
     parser.add_argument("--limit", type=count, default=10, metavar="N", help="at most N (10)")
 
 
@@ -358,19 +358,19 @@ def _peek(options: Options, output: Output) -> None:
 # tail
 
 POLL_INTERVAL = 0.2
-"""Seconds. Messages that are enqueued, handled and deleted in between are not seen."""
+"""Seconds. Messages that are enqueued, handled and deleted between two polls are not shown."""
 PAGE = 100
 
 
 def _add_tail_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("queue", nargs="?", metavar="QUEUE", help="default: all queues")
-    parser.add_argument("--dead", action="store_true", help="dead letters, as they die")
+    parser.add_argument("--dead", action="store_true", help="new dead letters only")
 
 
 def _tail(options: Options, output: Output) -> None:
     messages = Message.objects.db_manager(options["database"])
     dead = options["dead"]
-    news = (Deaths if dead else Arrivals)(messages, options["queue"])
+    news = (NewDeadLetters if dead else Arrivals)(messages, options["queue"])
     output.note(f"Showing new {'dead letters' if dead else 'messages'} until Ctrl-C.")
 
     def show() -> None:
@@ -411,11 +411,11 @@ class Arrivals:
                 return
 
 
-class Deaths:
+class NewDeadLetters:
     """The dead letters since the last poll, among the hundred newest."""
 
     may_be_more = False
-    """True if more messages may have died than take() returned."""
+    """True if there may be more new dead letters than take() returned."""
 
     def __init__(self, messages: MessageManager[Message], queue: str | None) -> None:
         self._messages = messages
@@ -423,7 +423,7 @@ class Deaths:
         self._seen = set(self._latest())
 
     def take(self) -> Iterator[Message]:
-        """Yield the new dead letters in the order of their deaths."""
+        """Yield the new dead letters in the order in which they were dead-lettered."""
         latest = self._latest()
         new = [id for id in reversed(latest) if id not in self._seen]
         self._seen = set(latest)
@@ -437,7 +437,7 @@ class Deaths:
 
 
 def repeat(show: Callable[[], None], *, every: float) -> None:
-    """Call `show` every so many seconds, until Ctrl-C or until the reader of stdout has left."""
+    """Call `show` at intervals of `every` seconds, until Ctrl-C or until stdout is closed."""
     try:
         while True:
             show()
@@ -461,7 +461,7 @@ SUBCOMMANDS = (
         _why, add_id, "mqlite why 17"),
     Subcommand("peek", "Show the next messages of a queue, or its dead letters.",
         _peek, _add_peek_arguments, "mqlite peek orders --limit 3"),
-    Subcommand("tail", "Show messages as they are enqueued, or as they die, until Ctrl-C.",
+    Subcommand("tail", "Show messages as they are enqueued or dead-lettered, until Ctrl-C.",
         _tail, _add_tail_arguments, "mqlite tail --dead"),
 )
 # fmt: on

@@ -16,7 +16,7 @@ class Connection(Protocol):
 
 
 class NotUtf8(str):
-    """Text that is not UTF-8, which only another program can have written, as far as it is."""
+    """Text from another program that is not UTF-8, decoded with replacement characters."""
 
     __slots__ = ()
 
@@ -30,13 +30,13 @@ def decode_text(raw: bytes) -> str:
 
 
 def is_not_utf8(error: BaseException) -> bool:
-    """Return whether the driver could not decode a text."""
+    """Return whether the error means that the driver could not decode text."""
     return str(error).startswith("Could not decode to UTF-8")
 
 
 @contextmanager
 def reading_any_text(connection: Any) -> Iterator[None]:
-    """Decode with decode_text() inside the block: it is slower, so only after the driver failed."""
+    """Decode with decode_text() inside the block; slower, so use it only if the driver failed."""
     driver = connection.connection
     factory = driver.text_factory
     driver.text_factory = decode_text
@@ -51,7 +51,7 @@ class Statement:
     """A whole SQL statement; values are bound as `%(name)s`.
 
     Its methods own every cursor. An undrained `RETURNING` is a held write lock, so rows are fetched
-    to the last one before the first is returned.
+    completely before the first is returned.
 
     Statements that find rows by id use CROSS JOIN and NOT INDEXED: with outdated statistics, the
     planner would otherwise walk a partial index for each id.
@@ -62,7 +62,7 @@ class Statement:
     def all(self, connection: Connection, **params: Any) -> list[tuple[Any, ...]]:
         """Execute the statement and return every row.
 
-        Text that is not UTF-8 fails a statement that writes, and its verb is repeated.
+        A statement that writes fails on text that is not UTF-8, and its verb is repeated.
         """
         try:
             return self._all(connection, params)
@@ -136,7 +136,7 @@ M_COLUMNS = ", ".join(f"m.{column}" for column in MessageRow._fields)
 """The same for a statement in which the table is `m`."""
 
 
-# Another program may have written something else than an array of failures. It is kept as the first
+# Another program may have stored something other than an array of failures. It is kept as the first
 # of them, because statements that append to it would fail, or append nothing.
 ERRORS = """CASE WHEN errors IS NULL THEN '[]'
                 WHEN NOT json_valid(errors) THEN json_array(errors)
@@ -174,7 +174,7 @@ def encode_leases(leases: Iterable[Lease]) -> str:
 
 
 SCHEMA = "1"
-"""Incremented by changes of the tables that older code cannot work with, not by additions."""
+"""Incremented by changes to the tables that older code cannot work with, not by additions."""
 
 SCHEMA_TOKEN = Statement("SELECT value FROM mqlite_meta WHERE key = 'schema'")
 

@@ -1,4 +1,4 @@
-"""Claim messages under a lease or for good, and repeat a claim whose answer was lost."""
+"""Claim messages under a lease or for good, and repeat a claim whose response was lost."""
 
 import json
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from .base import (
 )
 
 # Beyond 63 bits a sum is a REAL, which the column refuses: one row that another program has written
-# would fail every claim.
+# would make every claim fail.
 COUNTED = "min(delivery_count, 9223372036854775806) + 1"
 
 # Served by mqlite_messages_active (queue, blocked, priority DESC, id) WHERE state = 'active'.
 # Only heads of lines are unblocked, so a batch never has two messages of a group, and a blocked
 # backlog costs nothing.
 #
-# The whole batch is one statement with one time. The secret is 128 random bits; the id behind it
+# The whole batch is one statement with one time. The secret is 128 random bits; the id after it
 # makes each token valid for one message of the batch only.
 CLAIM = Statement(
     """
@@ -126,7 +126,7 @@ def claim_deferred(
     return in_claim_order(rows)
 
 
-# The delivery counts, although the row that stores the count is deleted.
+# The delivery is counted, although the row that stores the count is deleted.
 DELETED_COLUMNS = MESSAGE_COLUMNS.replace(" delivery_count,", f" {COUNTED},")
 
 # Served by mqlite_messages_active, like CLAIM.
@@ -179,7 +179,7 @@ def queue_exists(connection: Connection, queue: str) -> bool:
 
 
 ATTEMPT_LIFE_MS = 30 * 60_000
-"""The time in which the same attempt gets the same messages."""
+"""The time during which the same attempt gets the same messages."""
 
 # Returns only messages that still have the lease of that attempt; the others are settled or lost.
 REPLAY_ATTEMPT = Statement(

@@ -57,7 +57,7 @@ def damages(connection: Connection) -> list[str]:
 UNUSED_BYTES = Statement(
     "SELECT sum(unused) FROM dbstat WHERE aggregate = true AND name LIKE 'mqlite_%%'",
 )
-# dbstat is an option of SQLite's build.
+# dbstat is a compile-time option of SQLite.
 HAS_DBSTAT = Statement("SELECT 1 FROM pragma_module_list() WHERE name = 'dbstat'")
 
 
@@ -70,7 +70,7 @@ def unused_bytes(connection: Connection) -> int | None:
 
 
 def vacuum_some(driver: Any) -> None:
-    """Return at most 1,000 free pages to the disk, in one write transaction.
+    """Release at most 1,000 free pages to the disk, in one write transaction.
 
     Executed as a script on the driver's connection, because a cursor expects no rows from this
     statement and stops after the first page.
@@ -95,13 +95,13 @@ PAGES_PER_STEP = 500
 
 
 def back_up(driver: Any, copy: Any, progress: Callable[[int, int], object]) -> list[str]:
-    """Copy the database into the empty database of `copy`; return the damages of the copy.
+    """Copy the database into the empty database of `copy`; return any damage to the copy.
 
     Both are connections of the driver. `progress` is called with the number of copied pages and
-    the number of all pages.
+    the total number of pages.
 
     The read transaction around SQLite's backup API keeps one snapshot. Without it, each commit of
-    another connection would restart the copy, and beside a busy worker it would never end. Writers
+    another connection would restart the copy, and with a busy worker it would never end. Writers
     are not blocked, but the write-ahead log grows until the copy is complete.
     """
     with _snapshot(driver):

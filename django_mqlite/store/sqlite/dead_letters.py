@@ -17,7 +17,7 @@ class Redelivery(NamedTuple):
 # The message is changed in place: it keeps its id, and with it its age and its place in its line,
 # which the trigger mqlite_line_return gives back to it. `errors` is kept as the history and set to
 # '[]' if there is none, because a redriven message cannot be cancelled. The time to live is
-# removed: whoever redrives a message wants it to be handled.
+# removed, because a redriven message is meant to be handled.
 REDRIVE = Statement(
     """
     UPDATE mqlite_messages NOT INDEXED
@@ -94,7 +94,7 @@ def redrive_into(
 ) -> int:
     """Move these dead letters to `queue` under new ids; return their number.
 
-    Deduplication does not apply, because a redrive is intended.
+    Deduplication does not apply, because a redrive is deliberate.
     """
     count = COPY_DEAD_LETTERS.run(
         connection, redeliveries=json.dumps(redeliveries), queue=queue, now=now
@@ -116,7 +116,7 @@ def purge(connection: Connection, ids: Sequence[int]) -> int:
     return PURGE.run(connection, ids=json.dumps(list(ids)))
 
 
-# Later than now if the clock was set back after it.
+# Later than now if the clock has been set back since.
 NEWEST_FINISHED_AT = Statement(
     """
     SELECT max(finished_at) FROM mqlite_messages

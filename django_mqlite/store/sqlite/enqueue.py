@@ -1,4 +1,4 @@
-"""Store messages, and find the duplicates of a deduplication window."""
+"""Store messages, and find duplicates within the deduplication window."""
 
 import json
 from collections.abc import Sequence

@@ -37,7 +37,7 @@ def shape_of(driver: Any) -> frozenset[Fact]:
 
     `driver` is a connection of the driver.
 
-    More facts than expected are additions; a fact that is missing was changed or lost.
+    Unexpected facts are additions; a missing fact was changed or lost.
     """
     return frozenset(
         fact
@@ -86,7 +86,7 @@ def _parenthesis(tokens: list[str]) -> Iterator[str]:
 
 
 def _tokens(sql: str) -> Iterator[str]:
-    """Yield the tokens of a statement, without comments and without the quotes of names."""
+    """Yield the tokens of a statement, without comments and without quotes around names."""
     for token in TOKEN.findall(sql):
         if token.startswith(("--", "/*")):
             continue

@@ -1,4 +1,4 @@
-"""Complete, abandon, reject, defer and renew, with the receipts that make a repetition safe."""
+"""Complete, abandon, reject, defer and renew, with the receipts that make retries safe."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from ...types import Completion, Lease, State
 from .base import ERRORS, Connection, Statement, encode_leases
 
 RECEIPT_LIFE_MS = 30 * 60_000
-"""The time in which repeating the same settle succeeds again."""
+"""The time during which repeating the same settlement succeeds."""
 
 WRITE_RECEIPTS = Statement(
     """
@@ -98,7 +98,7 @@ class SettleResult(NamedTuple):
     repeated: bool = False
 
 
-# A single message is completed as a batch of one, so there is one statement to prove and one plan.
+# A single message is completed as a batch of one, so there is one statement and one query plan.
 # A completion may set how long its message is kept; otherwise the queue decides. The token, state
 # and deadline are checked on the row that is deleted, not only in the sub-select: with several
 # writers only that row is checked again after a wait.
@@ -143,7 +143,7 @@ def complete(
 ) -> dict[Lease, SettleResult]:
     """Delete or retain the messages, and write receipts; lost leases are not in the result.
 
-    A lost lease never stops the others.
+    A lost lease does not affect the others.
     """
     # The statements return ids, so a batch has at most one lease of a message.
     by_message = {lease.id: lease for lease in completions}

@@ -49,7 +49,7 @@ DEAD_LETTER_EXPIRED = Statement(
     UPDATE mqlite_messages NOT INDEXED
        SET state = 'dead_lettered', blocked = 0, finished_at = %(now)s,
            dead_letter_reason = 'TTLExpired',
-           dead_letter_description = 'its time to live was over before it was handled'
+           dead_letter_description = 'its time to live ended before it was handled'
      WHERE id IN (SELECT value FROM json_each(%(ids)s))
        AND expires_at > 0 AND expires_at <= %(now)s
        AND state IN ('active', 'deferred', 'scheduled')

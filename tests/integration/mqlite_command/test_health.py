@@ -130,7 +130,7 @@ def test_a_write_ahead_log_that_is_not_emptied_is_a_problem(queue, monkeypatch, 
     code, answer = health(capsys)
 
     assert code == 1
-    assert answer["problems"] == ["The write-ahead log has 134,217,729 bytes."]
+    assert answer["problems"] == ["The write-ahead log is 134,217,729 bytes long."]
 
 
 def test_a_worker_that_was_not_seen_of_late_does_not_count(queue, clock, capsys):
