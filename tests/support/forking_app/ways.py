@@ -1,5 +1,6 @@
 """Ways in which a handler starts processes, and how that ends."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -29,8 +30,14 @@ def interrupt() -> int | None:
     process = multiprocessing.Process(target=sleep_after, args=(ready,))
     process.start()
     ready.wait(PATIENCE)
-    os.kill(process.pid, signal.SIGINT)
-    return exit_code_of(process)
+    # In a process forked by another than the main thread, Python 3.13 notices a signal only when it
+    # interrupts a system call: one that arrives just before time.sleep() has to be sent again.
+    deadline = time.monotonic() + PATIENCE
+    while process.exitcode is None and time.monotonic() < deadline:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGINT)
+        exit_code_of(process, seconds=2)
+    return process.exitcode
 
 
 def sleep_after(ready: Any) -> None:
@@ -120,13 +127,13 @@ def has_models(_: int) -> bool:
     return django.apps.apps.models_ready
 
 
-def exit_code_of(process: Any) -> int | None:
+def exit_code_of(process: Any, seconds: float = PATIENCE) -> int | None:
     """Wait for the exit code, but not with join().
 
     join() waits until a pipe is closed, and a process that another thread forks at the same moment
     inherits that pipe.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + seconds
     while process.exitcode is None and time.monotonic() < deadline:
         time.sleep(0.01)
     return process.exitcode
