@@ -1,4 +1,4 @@
-"""Claim messages under a lease or for good, and exchange settled messages for new ones."""
+"""Claim messages under a lease or for good, also in the transaction that settles others."""
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence

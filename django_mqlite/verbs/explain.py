@@ -22,7 +22,7 @@ from .workers import is_live, registered_workers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainContext:
-    """What else decides when a message runs. `head` explains the head of the message's line."""
+    """The other facts that decide when a message runs. `head` explains the head of its line."""
 
     now: int
     workers: tuple[WorkerRecord, ...]
@@ -40,7 +40,7 @@ class ExplainContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedMessage:
-    """What is still known of a message that does not exist; times in epoch milliseconds."""
+    """The known facts about a message that no longer exists; times are in epoch milliseconds."""
 
     id: int
     newest_id: int

@@ -1,4 +1,4 @@
-"""Subscribe to a topic, unsubscribe from it."""
+"""Subscribe to and unsubscribe from topics."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from .base import BATCH, M, Verbs
 
 
 class TopicVerbs(Verbs[M]):
-    """Subscribe to a topic, unsubscribe from it."""
+    """Subscribe to and unsubscribe from topics."""
 
     def subscribe(self, topic: str, subscription: str, *, filter: str = "", **options: Any) -> M:
         """Copy messages that are published to `topic` into the queue `subscription`.

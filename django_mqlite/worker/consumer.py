@@ -130,7 +130,7 @@ class Consumer:
                 self._reap_and_register()
                 queues = queues or (self._claimable_queues() if claim else [])
             if self._unsettled or queues:
-                self._exchange(queues)
+                self._settle_and_claim(queues)
         except QueueNotFound:
             return 0  # the queue was deleted between the query and the claim
         except Error as error:
@@ -208,7 +208,7 @@ class Consumer:
         quota = self._quota
         return self._pool.free if quota is None else min(self._pool.free, quota)
 
-    def _exchange(self, queues: list[str]) -> None:
+    def _settle_and_claim(self, queues: list[str]) -> None:
         at_least_ms = 0 if self._renewer is None else self._renewer.least_lease_ms
         try:
             held, messages = self._messages.settle_and_claim(
@@ -286,7 +286,7 @@ class Consumer:
             for message in running
             if message.lease_lost
         ]
-        self._exchange([])
+        self._settle_and_claim([])
         self._interrupt([message for message in running if not message.lease_lost])
 
     def _interrupt(self, messages: Sequence[Message]) -> None:

@@ -125,6 +125,40 @@ def test_argument_of_any_value_is_accepted_or_refused_by_name(clock, queue, verb
         assert len(str(error)) < 500, label
 
 
+REFUSED = {
+    "claim": {"limit": True, "worker": 5, "attempt_id": "\ud800"},
+    "claim_deferred": {"ids": ["1"]},
+    "claim_and_delete": {"queue": None},
+    "complete_many": {"messages": [None]},
+    "renew_many": {"messages": [None]},
+    "cancel": {"id": "1"},
+    "run_now": {"id": 1.5},
+    "release": {"seen": None, "reason": "a\x00b"},
+    "explain": {"id": None},
+    "peek": {"queue": 5},
+    "find": {"state": 5, "text": 5, "after": "x"},
+    "arrivals": {"after": True},
+    "redrive": {"ids": "1", "rate": math.nan},
+    "purge": {"ids": [None]},
+    "named": {"name": b"jobs"},
+    "unsubscribe": {"subscription": "\ud800"},
+    "abandon": {"delay": math.inf},
+}
+
+
+@pytest.mark.parametrize(
+    ("verb", "name"), [(verb, name) for verb, values in REFUSED.items() for name in values]
+)
+def test_invalid_argument_is_refused_by_name(clock, queue, verb, name):
+    bound, arguments = CALLS[verb]
+    assert dead_letter(queue).pk == 1
+
+    error = error_of(bound(queue), {**arguments, name: REFUSED[verb][name]})
+
+    assert type(error) in (ValueError, TypeError)
+    assert name in str(error)
+
+
 def error_of(function, arguments):
     try:
         function(**arguments)

@@ -30,8 +30,8 @@ def interrupt() -> int | None:
     process = multiprocessing.Process(target=sleep_after, args=(ready,))
     process.start()
     ready.wait(PATIENCE)
-    # In a process forked by another than the main thread, Python 3.13 notices a signal only when it
-    # interrupts a system call: one that arrives just before time.sleep() has to be sent again.
+    # A process that was forked from a thread notices a signal on Python 3.13.0 only if the signal
+    # interrupts a system call, so one that arrives just before time.sleep() has to be sent again.
     deadline = time.monotonic() + PATIENCE
     while process.exitcode is None and time.monotonic() < deadline:
         with contextlib.suppress(ProcessLookupError):
@@ -128,10 +128,9 @@ def has_models(_: int) -> bool:
 
 
 def exit_code_of(process: Any, seconds: float = PATIENCE) -> int | None:
-    """Wait for the exit code, but not with join().
+    """Wait for the exit code by polling.
 
-    join() waits until a pipe is closed, and a process that another thread forks at the same moment
-    inherits that pipe.
+    join() and exitcode return None while another thread, in Process.start(), reaps the same child.
     """
     deadline = time.monotonic() + seconds
     while process.exitcode is None and time.monotonic() < deadline:
