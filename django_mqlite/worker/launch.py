@@ -53,6 +53,8 @@ def run_reloading(
 ) -> int:
     """Run a worker for development: when a file of the project changes, drain and restart.
 
+    A signal that arrives during the drain ends the worker.
+
     The worker runs on the main thread, because signals arrive there; another thread watches files.
     """
     changed, directory = Shutdown(), Path.cwd()
@@ -66,7 +68,7 @@ def run_reloading(
         daemon=True,
     ).start()
     result = run_worker_process(options, handlers, shutdown)
-    if changed.requested:
+    if changed.requested and not shutdown.signaled:
         logger.info("code has changed; restarting")
         os.chdir(directory)  # a handler may have changed it, and the command line is relative
         os.execv(sys.executable, autoreload.get_child_arguments())  # noqa: S606 - the original command line

@@ -23,6 +23,8 @@ class Shutdown:
 
     def __init__(self) -> None:
         self.failed = False
+        self.signaled = False
+        """True if a signal made a request; the process may have requested shutdown by itself."""
         self._event = Event()
         self._wake_callbacks: list[Callable[[], None]] = []
         self._exit_callbacks: list[Callable[[], None]] = []
@@ -64,6 +66,9 @@ def shutdown_on_signals(
     shutdown: Shutdown, signals: Iterable[signal.Signals] = SIGNALS, *, insist: bool = True
 ) -> Iterator[None]:
     """Request shutdown on the first of these signals; on a second one, if `insist`, exit at once.
+
+    Only signals count. The worker may already be shutting down when the first one arrives: a signal
+    to a process group also ends the shell, and the worker may notice that first.
 
     The former handlers are restored after the block.
 
@@ -108,11 +113,12 @@ def _watch(
         while number := reader.recv(1):
             if number[0] not in signals:
                 continue
-            if shutdown.requested and insist:
+            if shutdown.signaled and insist:
                 sys.stderr.write(
                     "second signal: exiting at once; leases of running handlers will expire\n"
                 )
                 shutdown.exit_now(128 + number[0])
+            shutdown.signaled = True
             shutdown.request()
 
 

@@ -58,7 +58,7 @@ def children():
 def test_every_row_of_the_table_names_tests_that_exist():
     text = (ROOT / "docs" / "worker.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if re.match(r"\| (idle|busy), ", line)]
-    assert len(rows) == 13
+    assert len(rows) == 15
 
     for row in rows:
         cited = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row)
@@ -216,6 +216,20 @@ def test_a_handler_too_long_for_a_reload_gives_its_message_back(database, busy, 
     assert worker.ended_well()
 
 
+def test_signal_during_a_reload_ends_the_worker(database, busy, go_on, reloading):
+    code, environment = reloading
+    worker, message = busy("--reload", **environment)
+    change(code)
+    worker.wait_said("no more claims")
+
+    worker.terminate()
+    go_on()
+
+    assert worker.ended_well()
+    assert starts(worker) == 1
+    assert database.state(message) == "gone"
+
+
 def test_a_reloading_worker_can_be_stopped(database, busy, go_on, reloading):
     _, environment = reloading
     worker, message = busy("--reload", **environment)
@@ -237,3 +251,24 @@ def test_an_orphaned_worker_of_one_process_drains(busy, go_on, database):
 
     wait_until(lambda: not orphan.is_running(), "the orphan to end")
     assert database.row(message) is None
+
+
+def test_first_signal_to_a_draining_orphan_lets_handlers_finish(busy, go_on, database):
+    """A signal to a process group ends the shell first; the worker may notice that before."""
+    worker, message = busy(launcher=("-m", "tests.support.in_between"))
+    orphan = psutil.Process(worker.pid).children()[0]
+    worker.popen.kill()
+    worker.wait_said("no more claims")
+
+    orphan.terminate()
+    wait_until(lambda: not pending_signals(orphan.pid), "the signal to arrive")
+    go_on()
+
+    wait_until(lambda: not orphan.is_running(), "the orphan to end")
+    assert database.row(message) is None
+
+
+def pending_signals(pid: int) -> bool:
+    """Return True while the process has a signal that was sent to it and not yet delivered."""
+    status = Path(f"/proc/{pid}/status")
+    return status.exists() and "ShdPnd:\t0000000000000000" not in status.read_text()
