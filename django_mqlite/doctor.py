@@ -16,7 +16,7 @@ from .checks import checking
 from .models import Queue
 from .sqlite3.driver import has_wal_reset_bug
 from .types import QueueStats, WorkerRecord
-from .verbs.database_file import Storage, damages, storage, unused_bytes, wal_bytes
+from .verbs.database_file import Storage, find_damage, storage, unused_bytes, wal_bytes
 from .verbs.workers import live_workers
 
 LARGE_WAL = 128 * 1024 * 1024
@@ -163,7 +163,7 @@ def _check_findings(using: str) -> Iterator[Finding]:
 
 
 def _damage_findings(using: str) -> Iterator[Finding]:
-    for damage in damages(using):
+    for damage in find_damage(using):
         yield Finding(
             level="error",
             id="damaged",
@@ -204,7 +204,7 @@ def _disk_findings(file: Storage) -> Iterator[Finding]:
     if free < file.size:
         yield Finding(
             level="warning",
-            id="little_disk",
+            id="low_disk_space",
             text=f"The disk has {free:,} bytes left, less than the file's {file.size:,} bytes.",
             advice="Free space: a full disk stops every enqueue, and a backup or a full vacuum "
             "needs as much space as the file.",

@@ -1,4 +1,4 @@
-"""The database wrapper: Django's own, with fair write locking and defaults for many writers."""
+"""The database wrapper: Django's, with fair write locking and defaults for concurrent writers."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -10,7 +10,7 @@ from django.db.backends.sqlite3 import base
 from .connection import Connection, Cursor
 from .creation import DatabaseCreation
 from .driver import Database
-from .options import TRANSACTION_MODE, completed
+from .options import TRANSACTION_MODE, with_defaults
 from .threads import close_with_thread
 
 SQLITE_READONLY = 8
@@ -23,7 +23,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     creation_class = DatabaseCreation
 
     def get_connection_params(self) -> dict[str, Any]:
-        options = completed(
+        options = with_defaults(
             self.settings_dict["OPTIONS"], f"settings.DATABASES[{self.alias!r}]['OPTIONS']"
         )
         params = super().get_connection_params()
@@ -58,10 +58,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return connection
 
     def _prepare(self, connection: Any) -> None:
-        connection.set_own_wait(0)  # overrides the init commands
+        connection.set_busy_timeout(0)  # overrides the init commands
         if self._enter_journal_mode(connection) != "wal":
-            # Without WAL a commit waits for readers, even one that ends a fetch or a close.
-            connection.keep_own_wait()
+            # Without WAL every commit waits for readers, including those of fetch() and close().
+            connection.keep_busy_timeout()
         close_with_thread(self, connection)
 
     def _enter_journal_mode(self, connection: Any) -> str:
@@ -108,7 +108,7 @@ class DjangoCursor(Cursor):
 
 
 MAX_CACHED_QUERY = 4_096
-"""Characters. Longer queries are usually generated for one use, so caching them is a waste."""
+"""Characters. Longer queries are usually generated for one use, so they are not cached."""
 
 
 def convert_query(query: str, names: tuple[str, ...] | None) -> str:

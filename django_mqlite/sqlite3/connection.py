@@ -2,7 +2,7 @@
 
 SQLite's own wait sleeps longer and longer between attempts, up to 0.1 s, so it loses to newer
 writers. Here, a thread first waits for its turn among the threads of its process. It then retries
-more often the longer it has waited. SQLite's own wait is off.
+more often the longer it has waited. SQLite's own wait is turned off.
 """
 
 import re
@@ -35,9 +35,9 @@ WRITE = re.compile(
     r"\s*(INSERT|UPDATE|DELETE|REPLACE|CREATE|DROP|ALTER|BEGIN\s+(IMMEDIATE|EXCLUSIVE))\b",
     re.IGNORECASE,
 )
-# These neither read nor write, so a transaction that has run nothing else can still wait.
+# These neither read nor write, so a transaction that has executed nothing else can still wait.
 NEUTRAL = re.compile(r"\s*(SAVEPOINT|RELEASE|ROLLBACK|PRAGMA)\b", re.IGNORECASE)
-# A checkpoint waits for readers inside SQLite; without SQLite's own wait it reports busy.
+# A checkpoint waits for readers inside SQLite; without SQLite's own wait it returns busy.
 CHECKPOINT = re.compile(r"\s*PRAGMA\s+(\w+\.)?wal_checkpoint\b", re.IGNORECASE)
 
 
@@ -50,8 +50,8 @@ class Connection(Database.Connection):  # type: ignore[misc]
     def __init__(self, database: Any, *, timeout: float = 5.0, **options: Any) -> None:
         self.timeout = timeout
         self.writer_queue = writer_queue_for(database)
-        self.is_trying = False
-        self._usual_wait = 0.0
+        self.is_waiting = False
+        self._usual_busy_timeout = 0.0
         self.may_wait = False
         """True while the open transaction has neither read nor written, so it can still wait."""
         super().__init__(database, timeout=0, **options)
@@ -60,7 +60,7 @@ class Connection(Database.Connection):  # type: ignore[misc]
     def is_writing(self) -> bool:
         """True while a transaction is open or the connection is waiting for one."""
         try:
-            return self.is_trying or bool(self.in_transaction)
+            return self.is_waiting or bool(self.in_transaction)
         except Database.ProgrammingError:  # closed
             return False
 
@@ -84,7 +84,7 @@ class Connection(Database.Connection):  # type: ignore[misc]
     def commit(self) -> None:
         """Commit; without WAL this may have to wait for readers."""
         try:
-            self._try_until(time.monotonic() + self.timeout, super().commit)
+            self._retry_until(time.monotonic() + self.timeout, super().commit)
         finally:
             self.leave_if_ended()
 
@@ -101,59 +101,59 @@ class Connection(Database.Connection):  # type: ignore[misc]
             self.writer_queue.leave(self)
 
     def leave_if_ended(self) -> None:
-        """Let the next writer in, unless a transaction is still open."""
+        """Give the turn to the next writer, unless a transaction is still open."""
         if not self.in_transaction:
             self.may_wait = False
             self.writer_queue.leave(self)
 
-    def run_as_writer(self, act: Callable[[], T], *, once: bool = False) -> T:
-        """Call `act` when it is this connection's turn to write; with `once`, do not retry it.
+    def run_as_writer(self, operation: Callable[[], T], *, once: bool = False) -> T:
+        """Call `operation` when it is this connection's turn to write; with `once`, never retry.
 
-        A transaction that `act` begins keeps the turn until it ends.
+        A transaction that `operation` begins keeps the turn until it ends.
         """
         deadline = time.monotonic() + self.timeout
-        self.is_trying = True
+        self.is_waiting = True
         try:
             if not self.writer_queue.enter(self, deadline=deadline):
                 raise _locked()
-            result = self._try_until(0 if once else deadline, act)
+            result = self._retry_until(0 if once else deadline, operation)
         except BaseException:
-            self.is_trying = False
+            self.is_waiting = False
             self.writer_queue.leave(self)
             raise
-        self.is_trying = False
+        self.is_waiting = False
         if not self.in_transaction:
             self.writer_queue.leave(self)
         return result
 
-    def _try_until(self, deadline: float, act: Callable[[], T]) -> T:
-        began = time.monotonic()
+    def _retry_until(self, deadline: float, operation: Callable[[], T]) -> T:
+        started = time.monotonic()
         while True:
             was_open = self.in_transaction
             try:
-                return act()
+                return operation()
             except Database.OperationalError as error:
                 rolled_back = was_open and not self.in_transaction
                 if rolled_back or not is_busy(error) or time.monotonic() >= deadline:
                     raise
-            time.sleep(retry_interval(time.monotonic() - began))
+            time.sleep(retry_interval(time.monotonic() - started))
 
     @contextmanager
-    def own_wait(self) -> Iterator[None]:
+    def with_busy_timeout(self) -> Iterator[None]:
         """Turn on SQLite's own wait for statements that cannot be repeated."""
-        self.set_own_wait(self.timeout)
+        self.set_busy_timeout(self.timeout)
         try:
             yield
         finally:
-            self.set_own_wait(self._usual_wait)
+            self.set_busy_timeout(self._usual_busy_timeout)
 
-    def keep_own_wait(self) -> None:
-        """Keep SQLite's own wait on: without WAL, some commits cannot be retried here."""
-        self._usual_wait = self.timeout
-        self.set_own_wait(self.timeout)
+    def keep_busy_timeout(self) -> None:
+        """Keep SQLite's own wait turned on: without WAL, some commits cannot be retried here."""
+        self._usual_busy_timeout = self.timeout
+        self.set_busy_timeout(self.timeout)
 
-    def set_own_wait(self, seconds: float) -> None:
-        """Set how long SQLite itself waits before it reports that it is busy."""
+    def set_busy_timeout(self, seconds: float) -> None:
+        """Set the seconds that SQLite itself waits before it returns SQLITE_BUSY."""
         super().execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}").fetchall()
 
 
@@ -168,7 +168,7 @@ class Cursor(Database.Cursor):  # type: ignore[misc]
         if WRITE.match(sql):
             return connection.run_as_writer(partial(run, sql, *parameters))
         if CHECKPOINT.match(sql):
-            with connection.own_wait():
+            with connection.with_busy_timeout():
                 return run(sql, *parameters)
         try:
             result = run(sql, *parameters)
@@ -206,7 +206,7 @@ class Cursor(Database.Cursor):  # type: ignore[misc]
 
     def _run_once(self, run: Callable[[], T]) -> T:
         def wait_inside() -> T:
-            with self.connection.own_wait():
+            with self.connection.with_busy_timeout():
                 return run()
 
         connection: Connection = self.connection

@@ -1,9 +1,9 @@
-"""The sqlite3 module of the engine: the newest one installed, its limits and known bugs."""
+"""The sqlite3 module that the engine uses: the newest installed one, its limits and its bugs."""
 
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
-from sqlite3 import dbapi2 as pythons
+from sqlite3 import dbapi2 as bundled
 from typing import Any, NamedTuple
 
 from django.db.backends.sqlite3 import base
@@ -24,10 +24,10 @@ def sqlite_in_use() -> SQLiteInUse:
 
 def _newest() -> Any:
     try:
-        from pysqlite3 import dbapi2 as current  # noqa: PLC0415 - an extra
+        from pysqlite3 import dbapi2 as installed  # noqa: PLC0415 - an extra
     except ImportError:
-        return pythons
-    return max(pythons, current, key=lambda module: module.sqlite_version_info)
+        return bundled
+    return max(bundled, installed, key=lambda module: module.sqlite_version_info)
 
 
 def _convert_like_django(module: Any) -> None:
@@ -43,7 +43,7 @@ def _convert_like_django(module: Any) -> None:
 
 
 Database: Any = _newest()
-if Database is not pythons:
+if Database is not bundled:
     _convert_like_django(Database)
 
 
@@ -56,7 +56,7 @@ WAL_RESET_BACKPORTS = {(3, 44, 6), (3, 50, 7)}
 WAL_RESET_SINCE = (3, 7, 0)
 
 
-WAL_RESET_AGAIN = {(3, 52, 0)}
+WAL_RESET_REGRESSIONS = {(3, 52, 0)}
 
 
 def has_wal_reset_bug(version: tuple[int, int, int]) -> bool:
@@ -66,7 +66,7 @@ def has_wal_reset_bug(version: tuple[int, int, int]) -> bool:
     """
     if version in WAL_RESET_BACKPORTS:
         return False
-    return WAL_RESET_SINCE <= version < WAL_RESET_FIXED or version in WAL_RESET_AGAIN
+    return WAL_RESET_SINCE <= version < WAL_RESET_FIXED or version in WAL_RESET_REGRESSIONS
 
 
 COMPILED = {2: ("MAX_COLUMN", 2_000), 9: ("MAX_VARIABLE_NUMBER", 32_766)}
@@ -75,7 +75,7 @@ COMPILED = {2: ("MAX_COLUMN", 2_000), 9: ("MAX_VARIABLE_NUMBER", 32_766)}
 
 @cache
 def compiled_limit(category: int) -> int:
-    """Return the limit compiled into the SQLite in use; this package never lowers one."""
+    """Return the limit compiled into the SQLite in use; this package never lowers it."""
     if category not in COMPILED:
         raise Database.ProgrammingError(f"unknown limit category {category}")
     name, default = COMPILED[category]

@@ -14,7 +14,7 @@ DEFAULTS: Mapping[str, Any] = {
     "synchronous": "FULL",
     "journal_size_limit": 64 * 1024 * 1024,
 }
-PASSED_ON = (
+PASSED_THROUGH = (
     "cached_statements",
     "check_same_thread",
     "detect_types",
@@ -32,22 +32,22 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def completed(options: Mapping[str, Any], where: str) -> dict[str, Any]:
+def with_defaults(options: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return `options` with defaults; raise ImproperlyConfigured for an invalid option."""
-    known = {*DEFAULTS, *PASSED_ON}
+    known = {*DEFAULTS, *PASSED_THROUGH}
     for name in options:
         if name not in known:
             raise ImproperlyConfigured(f"{where} has no option {name!r}{suggestion(name, known)}")
-    complete = {**DEFAULTS, **options}
+    merged = {**DEFAULTS, **options}
     for name, choices in CHOICES.items():
-        complete[name] = _choice(complete[name], choices, f"{where}[{name!r}]")
-    _check_timeout(complete["timeout"], f"{where}['timeout']")
-    _check_limit(complete["journal_size_limit"], f"{where}['journal_size_limit']")
-    return complete
+        merged[name] = _choice(merged[name], choices, f"{where}[{name!r}]")
+    _check_timeout(merged["timeout"], f"{where}['timeout']")
+    _check_limit(merged["journal_size_limit"], f"{where}['journal_size_limit']")
+    return merged
 
 
 def _choice(value: Any, choices: tuple[str, ...], where: str) -> str | None:
-    """Return the choice in upper case; None leaves it to SQLite."""
+    """Return the choice in upper case; None means SQLite's default."""
     if value is None:
         return None
     if not isinstance(value, str) or value.upper() not in choices:

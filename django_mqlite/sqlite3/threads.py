@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 
-class _Opened:
+class _ThreadConnections:
     """The connections of one thread, deleted with the thread because nothing else refers to it."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class _Opened:
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.opened = _Opened()
+        self.opened = _ThreadConnections()
 
 
 _thread = _Thread()

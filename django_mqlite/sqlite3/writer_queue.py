@@ -43,28 +43,28 @@ class WriterQueue:
     """
 
     def __init__(self) -> None:
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Reset the queue: the other threads do not exist in a forked process."""
         # Reentrant: a signal handler or finalizer may write while its thread holds the guard.
         self._guard = RLock()
-        self._inside: ReferenceType[Writer] | None = None
+        self._current: ReferenceType[Writer] | None = None
         self._queue: deque[_Turn] = deque()
 
     def enter(self, writer: Writer, *, deadline: float) -> bool:
         """Wait for the turn of `writer`; return False if `deadline` (monotonic) passes first."""
         with self._guard:
-            if self._is_inside(writer) or (not self._queue and self._is_empty()):
-                self._inside = ref(writer)
+            if self._is_current(writer) or (not self._queue and self._is_empty()):
+                self._current = ref(writer)
                 return True
             turn = _Turn(writer)
             self._queue.append(turn)
         while not turn.lock.acquire(timeout=_bounded(deadline - time.monotonic())):
             with self._guard:
-                if not self._is_inside(writer) and self._is_empty():
-                    self._let_next_in()
-                if self._is_inside(writer):
+                if not self._is_current(writer) and self._is_empty():
+                    self._admit_next()
+                if self._is_current(writer):
                     return True
                 if time.monotonic() >= deadline:
                     self._queue.remove(turn)
@@ -74,26 +74,26 @@ class WriterQueue:
     def leave(self, writer: Writer) -> None:
         """End the turn of `writer`, or remove its place in the queue."""
         with self._guard:
-            if self._is_inside(writer):
-                self._let_next_in()
+            if self._is_current(writer):
+                self._admit_next()
             elif self._queue:
                 self._queue = deque(turn for turn in self._queue if turn.writer is not writer)
 
-    def _is_inside(self, writer: Writer) -> bool:
-        return self._inside is not None and self._inside() is writer
+    def _is_current(self, writer: Writer) -> bool:
+        return self._current is not None and self._current() is writer
 
     def _is_empty(self) -> bool:
         """Return whether no writer has the turn; one that ended without leaving does not count."""
-        inside = None if self._inside is None else self._inside()
-        return inside is None or not inside.is_writing
+        writer = None if self._current is None else self._current()
+        return writer is None or not writer.is_writing
 
-    def _let_next_in(self) -> None:
+    def _admit_next(self) -> None:
         if self._queue:
             turn = self._queue.popleft()
-            self._inside = ref(turn.writer)
+            self._current = ref(turn.writer)
             turn.lock.release()
         else:
-            self._inside = None
+            self._current = None
 
 
 def _bounded(seconds: float) -> float:
@@ -106,14 +106,14 @@ _guard = RLock()
 
 def writer_queue_for(database: object) -> WriterQueue:
     """Return the queue of all connections to `database`; a private in-memory one gets its own."""
-    place = _place(os.fspath(database) if isinstance(database, os.PathLike) else str(database))
-    if place is None:
+    key = _key(os.fspath(database) if isinstance(database, os.PathLike) else str(database))
+    if key is None:
         return WriterQueue()
     with _guard:
-        return _writer_queues.setdefault(place, WriterQueue())
+        return _writer_queues.setdefault(key, WriterQueue())
 
 
-def _place(name: str) -> str | None:
+def _key(name: str) -> str | None:
     file = file_of(name)
     if file is not None:
         return str(file.resolve())
@@ -121,12 +121,12 @@ def _place(name: str) -> str | None:
     return name if is_shared else None
 
 
-def _forget_all() -> None:
+def _reset_all() -> None:
     global _guard
     _guard = RLock()
     for writer_queue in list(_writer_queues.values()):
-        writer_queue.forget()
+        writer_queue.reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+    os.register_at_fork(after_in_child=_reset_all)

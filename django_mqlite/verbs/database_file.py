@@ -67,9 +67,9 @@ def wal_bytes(using: str) -> int:
         return 0
 
 
-def damages(using: str) -> list[str]:
+def find_damage(using: str) -> list[str]:
     """Return SQLite's descriptions of damage to the file. Reads the whole file."""
-    return store.database_file.damages(connections[using])
+    return store.database_file.find_damage(connections[using])
 
 
 def unused_bytes(using: str) -> int | None:
@@ -93,7 +93,7 @@ def vacuum_incrementally(using: str, progress: Callable[[int], object]) -> int:
     freed = 0
     while True:
         with yield_to_other_writers(using):
-            _vacuum_some(connections[using])
+            _vacuum_batch(connections[using])
         now_freed = before.size - storage(using).size
         progress(now_freed)
         if now_freed <= freed or storage(using).free == 0:
@@ -101,9 +101,9 @@ def vacuum_incrementally(using: str, progress: Callable[[int], object]) -> int:
         freed = now_freed
 
 
-def _vacuum_some(connection: Any) -> None:
+def _vacuum_batch(connection: Any) -> None:
     with connection.wrap_database_errors:
-        store.database_file.vacuum_some(connection.connection)
+        store.database_file.vacuum_batch(connection.connection)
 
 
 def vacuum_fully(using: str) -> int:
@@ -142,9 +142,9 @@ def _back_up(using: str, path: Path, progress: Callable[[int, int], object]) -> 
     # The name is unique, so that two backups to the same path do not write to one file.
     partial = path.with_name(f"{path.name}.{os.getpid()}-{token_hex(4)}.partial")
     try:
-        damages_of_copy = _copy(using, partial, progress)
-        if damages_of_copy:
-            raise NotPossible(f"The copy is damaged and was deleted: {damages_of_copy[0]}")
+        damage = _copy(using, partial, progress)
+        if damage:
+            raise NotPossible(f"The copy is damaged and was deleted: {damage[0]}")
         _rename(partial, path)
     finally:
         for name in (partial.name, f"{partial.name}-wal", f"{partial.name}-shm"):

@@ -74,7 +74,7 @@ def _read_context(connection: Any, message: MessageStatus) -> ExplainContext:
     elif message.state == State.ACTIVE and not context.serving(message.queue):
         has_handler = _has_handler(message.queue)
     elif message.state == State.ACTIVE:
-        ahead = store.explain.ahead(connection, message)
+        ahead = store.explain.count_ahead(connection, message)
     return ExplainContext(
         now=context.now, workers=workers, head=head, has_handler=has_handler, ahead=ahead
     )

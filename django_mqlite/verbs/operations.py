@@ -1,4 +1,4 @@
-"""Operations on single messages by whoever runs the queue: cancel, run now, release a lease."""
+"""Operations on single messages by an operator: cancel, run now, release a lease."""
 
 from functools import partial
 
@@ -36,11 +36,11 @@ class OperationVerbs(Verbs[M]):
         return activated
 
     @retry_with_any_text
-    def release(self, id: int, *, seen: str, reason: str = "released by hand") -> bool:
+    def release(self, id: int, *, seen: str, reason: str = "released manually") -> bool:
         """End a lease, so that the message can be delivered again at once.
 
-        `seen` is the message's `lease_fingerprint` at the time of the decision. If the message has
-        another lease by now, or none, nothing is changed and the result is False.
+        `seen` is the `lease_fingerprint` that the operator saw. If the message has no lease or
+        another one by now, return False and change nothing.
 
         The delivery counts: at its delivery limit the message becomes a dead letter. `reason` is
         recorded in `errors`. The former holder gets LockLost when it settles the message.

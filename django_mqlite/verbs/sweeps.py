@@ -24,10 +24,10 @@ logger = get_logger("django_mqlite")
 
 @retry_with_any_text
 def release_expired_leases(using: str, *, limit: int) -> int:
-    """End at most `limit` expired leases: back to the queue, or dead-lettered at the limit."""
+    """End at most `limit` expired leases; requeue or dead-letter their messages."""
     with write_transaction(using) as (connection, now):
         released = store.leases.release_expired_leases(connection, now=now, limit=limit)
-        _send_released(using, released, now=now, reason="its lease ran out")
+        _send_released(using, released, now=now, reason="its lease expired")
     return len(released)
 
 
@@ -66,7 +66,7 @@ def _send_released(
 
 
 def activate_due(using: str, *, limit: int) -> int:
-    """Make at most `limit` scheduled messages claimable whose delivery time has come."""
+    """Make at most `limit` due scheduled messages claimable."""
     with write_transaction(using) as (connection, now):
         count = store.sweeps.ACTIVATE_DUE.run(connection, now=now, limit=limit)
         if count:
@@ -76,22 +76,22 @@ def activate_due(using: str, *, limit: int) -> int:
 
 @retry_with_any_text
 def expire(using: str, *, limit: int) -> int:
-    """Dead-letter or delete at most `limit` messages whose time to live is over."""
-    dead_letters, deletions = store.sweeps.expired(
+    """Dead-letter or delete at most `limit` messages whose TTL has expired."""
+    dead_letters, deletions = store.sweeps.find_ttl_expired(
         connections[using], now=timing.now_ms(), limit=limit
     )
     count = 0
     if dead_letters:
         with write_transaction(using) as (connection, _):
-            count = _dead_letter_expired(connection, dead_letters)
+            count = _dead_letter_ttl_expired(connection, dead_letters)
     return count + _delete_skipping_referenced(
-        using, deletions, _delete_expired, _dead_letter_expired
+        using, deletions, _delete_ttl_expired, _dead_letter_ttl_expired
     )
 
 
-def _dead_letter_expired(connection: Any, ids: Sequence[int]) -> int:
+def _dead_letter_ttl_expired(connection: Any, ids: Sequence[int]) -> int:
     using, model = connection.alias, get_model("Message")
-    expired = store.sweeps.dead_letter_expired(connection, ids, now=timing.now_ms())
+    expired = store.sweeps.dead_letter_ttl_expired(connection, ids, now=timing.now_ms())
     for message in expired:
         send_dead_letter_after_commit(
             using, message, model, reason="TTLExpired", description="its time to live was over"
@@ -100,15 +100,15 @@ def _dead_letter_expired(connection: Any, ids: Sequence[int]) -> int:
     return len(expired)
 
 
-def _delete_expired(connection: Any, ids: Sequence[int]) -> int:
+def _delete_ttl_expired(connection: Any, ids: Sequence[int]) -> int:
     after_commit(connection.alias, partial(ring_doorbell, connection.alias))
-    return store.sweeps.DELETE_EXPIRED.run(
+    return store.sweeps.DELETE_TTL_EXPIRED.run(
         connection, ids=json.dumps(list(ids)), now=timing.now_ms()
     )
 
 
 def prune_completed(using: str, *, limit: int) -> int:
-    """Delete at most `limit` completed messages whose retention is over."""
+    """Delete at most `limit` completed messages whose retention period has ended."""
     ids = store.retention.completed_to_prune(connections[using], now=timing.now_ms(), limit=limit)
     return _delete_skipping_referenced(
         using, ids, store.retention.prune_completed, _restart_retention
@@ -116,9 +116,9 @@ def prune_completed(using: str, *, limit: int) -> int:
 
 
 def prune_dead_letters(using: str, *, limit: int) -> int:
-    """Delete at most `limit` dead letters that exceed their queue's age, count or bytes.
+    """Delete at most `limit` dead letters beyond their queue's maximum age, count or bytes.
 
-    A queue's 0 means MQLITE['DLQ_MAX_AGE'], ['DLQ_MAX_COUNT'] and ['DLQ_MAX_BYTES'].
+    A limit of 0 means MQLITE['DLQ_MAX_AGE'], ['DLQ_MAX_COUNT'] or ['DLQ_MAX_BYTES'].
     """
     ids = _exceeding_limits(connections[using], limit=limit)
     return _delete_skipping_referenced(using, ids, store.dead_letters.purge, _restart_retention)
@@ -138,14 +138,16 @@ def _delete_skipping_referenced(
 ) -> int:
     """Delete the messages, except those that a foreign key refers to; return their number.
 
-    `change_referenced` changes the others, so that the next sweep does not select them again.
+    `change_referenced` is called with the ids of the others, so that the next sweep skips them.
     """
     if not ids:
         return 0
     with write_transaction(using) as (connection, _):
         kept = sorted(referenced(connection, ids))
         if kept:
-            logger.warning("a foreign key refers to messages that stay: %s", format_ids(kept))
+            logger.warning(
+                "messages not deleted because a foreign key refers to them: %s", format_ids(kept)
+            )
             change_referenced(connection, kept)
         return delete(connection, [id for id in ids if id not in kept])
 
@@ -154,12 +156,12 @@ def _exceeding_limits(connection: Any, *, limit: int) -> list[int]:
     now = timing.now_ms()
     settings = get_settings()
     ids: list[int] = []
-    for own in store.retention.dead_letter_bounds(connection):
+    for limits in store.retention.dead_letter_bounds(connection):
         bounds = store.retention.Bounds(
-            queue=own.queue,
-            max_age_ms=own.max_age_ms or settings.dlq_max_age_ms,
-            max_count=own.max_count or settings.dlq_max_count,
-            max_bytes=own.max_bytes or settings.dlq_max_bytes,
+            queue=limits.queue,
+            max_age_ms=limits.max_age_ms or settings.dlq_max_age_ms,
+            max_count=limits.max_count or settings.dlq_max_count,
+            max_bytes=limits.max_bytes or settings.dlq_max_bytes,
         )
         if len(ids) < limit:
             ids += store.retention.dead_letters_exceeding(
@@ -181,6 +183,6 @@ def prune_records(using: str, *, limit: int) -> int:
 
 
 def next_event_in(using: str) -> float | None:
-    """Return the seconds until a sweep has work, 0 for now, None for never; without the lock."""
+    """Return the seconds until the next sweep, or None if nothing is scheduled. Reads only."""
     at = store.sweeps.NEXT_EVENT.value(connections[using])
     return None if at is None else max(0.0, (at - timing.now_ms()) / 1000)

@@ -152,8 +152,8 @@ def unregister(using: str, worker: str) -> None:
     with write_transaction(using) as (connection, now):
         record = _parse(store.workers.DELETE_WORKER.value(connection, worker=worker))
         if settled := _checked_tallies(record.get("settled", {})):
-            tallies = merged([_former_tallies(connection), settled], now=now)
-            store.workers.RECORD_SETTLED_BY_FORMER_WORKERS.run(
+            tallies = merged([_unregistered_tallies(connection), settled], now=now)
+            store.workers.RECORD_UNREGISTERED_TALLIES.run(
                 connection, tallies=json.dumps(tallies), now=now
             )
 
@@ -161,11 +161,11 @@ def unregister(using: str, worker: str) -> None:
 def settled(using: str) -> Tallies:
     """Return the deliveries of the last hour, including those of unregistered workers."""
     tallies = [worker.settled for worker in registered_workers(using)]
-    return merged([_former_tallies(connections[using]), *tallies], now=timing.now_ms())
+    return merged([_unregistered_tallies(connections[using]), *tallies], now=timing.now_ms())
 
 
-def _former_tallies(connection: Any) -> Tallies:
-    return _checked_tallies(_parse(store.workers.SETTLED_BY_FORMER_WORKERS.value(connection)))
+def _unregistered_tallies(connection: Any) -> Tallies:
+    return _checked_tallies(_parse(store.workers.UNREGISTERED_TALLIES.value(connection)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

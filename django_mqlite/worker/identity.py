@@ -27,12 +27,12 @@ class ProcessIdentity:
     def is_gone(self, *, seen_at: int) -> bool:
         """Return True if the process is certainly dead; `seen_at` is its last heartbeat, in ms."""
         if not self.is_here:
-            return self.is_of_former_boot(seen_at=seen_at)
+            return self.is_from_previous_boot(seen_at=seen_at)
         if self == this_process():
             return False
         return not _exists(self.pid) or self._has_successor
 
-    def is_of_former_boot(self, *, seen_at: int) -> bool:
+    def is_from_previous_boot(self, *, seen_at: int) -> bool:
         """Return True if the process certainly ran on this machine before it was restarted.
 
         The host name alone does not prove it, because clones of a virtual machine share one. A

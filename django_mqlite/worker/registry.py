@@ -113,8 +113,8 @@ def other_machine(using: str) -> WorkerRecord | None:
     """
     now = timing.now_ms()
     for record in registered_workers(using):
-        is_of_former_boot = identity_of(record).is_of_former_boot(seen_at=record.seen_at)
-        is_elsewhere = record.boot_id != boot_id() and not is_of_former_boot
+        is_from_previous_boot = identity_of(record).is_from_previous_boot(seen_at=record.seen_at)
+        is_elsewhere = record.boot_id != boot_id() and not is_from_previous_boot
         if is_elsewhere and is_live(record, now=now):
             return record
     return None

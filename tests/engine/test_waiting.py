@@ -105,7 +105,7 @@ def wait_until_queued(connection):
 def test_writer_waits_for_another_process(engine, write):
     with write_lock_of_another_process(path_of(engine)) as other:
         thread = Running(write, 1)
-        wait_until(lambda: engine.connection.writer_queue._inside, "the writer to try")
+        wait_until(lambda: engine.connection.writer_queue._current, "the writer to try")
         assert stored(engine) == []
         other.execute("COMMIT")
         assert thread.end() is None
@@ -183,7 +183,7 @@ def test_transaction_ended_with_sql_leaves_the_writer_queue(engine, statement):
 
     execute(engine, statement)
 
-    assert engine.connection.writer_queue._inside is None
+    assert engine.connection.writer_queue._current is None
     assert stored(engine) == ([1] if statement == "COMMIT" else [])
 
 
@@ -270,7 +270,7 @@ def test_error_in_executemany_leaves_the_writer_queue(engine):
         cursor.executemany("INSERT INTO u VALUES (%s)", [[1], [1], [2]])
 
     assert execute(engine, "SELECT a FROM u") == [(1,)]
-    assert engine.connection.writer_queue._inside is None
+    assert engine.connection.writer_queue._current is None
     assert execute(engine, "PRAGMA busy_timeout") == [(0,)]
 
 

@@ -78,7 +78,7 @@ def test_writer_that_ended_without_leaving_is_not_inside():
     ended.is_writing = False
 
     thread.join(60)
-    assert writer_queue._is_inside(waiting)
+    assert writer_queue._is_current(waiting)
 
 
 def test_waiting_writer_that_leaves_is_not_in_the_queue():
@@ -89,7 +89,7 @@ def test_waiting_writer_that_leaves_is_not_in_the_queue():
     writer_queue.leave(impatient)
     writer_queue.leave(inside)
 
-    assert writer_queue._inside is None
+    assert writer_queue._current is None
 
 
 @pytest.mark.parametrize(

@@ -89,9 +89,9 @@ EXPECTED = {
         "INDEX mqlite_messages_scheduled (queue=? AND visible_at<?)",
     },
     "sweeps.ACTIVATE_DUE": {BY_ID, "INDEX mqlite_messages_scheduled (queue=? AND visible_at<?)"},
-    "sweeps.DEAD_LETTER_EXPIRED": {BY_ID},
-    "sweeps.DELETE_EXPIRED": {BY_ID},
-    "sweeps.EXPIRED": {"INDEX mqlite_messages_expiring (expires_at>? AND expires_at<?)"},
+    "sweeps.DEAD_LETTER_TTL_EXPIRED": {BY_ID},
+    "sweeps.DELETE_TTL_EXPIRED": {BY_ID},
+    "sweeps.TTL_EXPIRED": {"INDEX mqlite_messages_expiring (expires_at>? AND expires_at<?)"},
     "sweeps.NEXT_EVENT": {
         "INDEX mqlite_messages_expiring (expires_at>?)",
         "INDEX mqlite_messages_locked (queue=?)",

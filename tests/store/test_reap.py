@@ -59,7 +59,7 @@ def test_at_the_bound_a_released_message_is_a_dead_letter(clock, make_queue, own
     dead = DeadLetter.objects.get(pk=message.pk)
     assert (dead.delivery_count, dead.finished_at) == (bound, clock.now)
     assert dead.dead_letter_reason == "MaxDeliveryCountExceeded"
-    assert dead.dead_letter_description == f"the lease of delivery {bound} ran out"
+    assert dead.dead_letter_description == f"the lease of delivery {bound} expired"
     assert len(dead.errors) == bound
     assert claim_ids("jobs") == []
 

@@ -52,7 +52,7 @@ def test_at_its_bound_a_released_message_is_a_dead_letter(queue):
 
     letter = DeadLetter.objects.get(pk=held.pk)
     assert letter.dead_letter_reason == "MaxDeliveryCountExceeded"
-    assert letter.dead_letter_description == "the lease of delivery 1 was ended by hand"
+    assert letter.dead_letter_description == "the lease of delivery 1 was released manually"
 
 
 def test_a_lease_that_was_not_seen_is_left_alone(queue, clock):

@@ -258,7 +258,7 @@ def _state(why: Explanation) -> str:
 
 def _add_release_options(parser: ArgumentParser) -> None:
     text = "recorded in the errors of the message"
-    parser.add_argument("--reason", default="released by hand", metavar="TEXT", help=text)
+    parser.add_argument("--reason", default="released manually", metavar="TEXT", help=text)
 
 
 def _release_refused(why: Explanation) -> str:

@@ -1,7 +1,7 @@
 """The queue's SQL and invariants on SQLite, one module per subject.
 
-Every function takes a connection (anything with Django's `cursor()`) and the time, and does one
-whole thing. Which connection, when, and in which transaction is decided by the verbs.
+Every function takes a connection (any object with Django's `cursor()`) and the time, and performs
+one complete operation. The verbs choose the connection, the time and the transaction.
 """
 
 from . import (

@@ -62,7 +62,8 @@ class Statement:
     def all(self, connection: Connection, **params: Any) -> list[tuple[Any, ...]]:
         """Execute the statement and return every row.
 
-        A statement that writes fails on text that is not UTF-8, and its verb is repeated.
+        Text that is not UTF-8 is read again by decode_text(). A statement that writes raises the
+        error instead, and its verb is repeated.
         """
         try:
             return self._all(connection, params)
@@ -133,11 +134,11 @@ MESSAGE_COLUMNS = ", ".join(MessageRow._fields)
 """The columns of a statement that returns messages."""
 
 M_COLUMNS = ", ".join(f"m.{column}" for column in MessageRow._fields)
-"""The same for a statement in which the table is `m`."""
+"""The same columns for a statement that calls the table `m`."""
 
 
-# Another program may have stored something other than an array of failures. It is kept as the first
-# of them, because statements that append to it would fail, or append nothing.
+# Another program may have stored a value that is not an array. It becomes the first element of one,
+# because statements that append to it would otherwise fail or append nothing.
 ERRORS = """CASE WHEN errors IS NULL THEN '[]'
                 WHEN NOT json_valid(errors) THEN json_array(errors)
                 WHEN json_type(errors) <> 'array' THEN json_array(json(errors))
@@ -153,8 +154,8 @@ def in_claim_order(rows: Iterable[tuple[Any, ...]]) -> list[MessageRow]:
 BEGIN = Statement("BEGIN IMMEDIATE")
 
 # Changes nothing, but waits for the write lock in a transaction that may have started as DEFERRED.
-# It fails at once if that transaction has read and another writer has committed since: only the
-# owner of the transaction can repeat it.
+# It fails immediately if that transaction has read and another writer has committed since: only the
+# owner of the transaction can retry it.
 ACQUIRE_WRITE_LOCK = Statement("UPDATE mqlite_meta SET value = value WHERE key IS NULL")
 
 

@@ -1,4 +1,4 @@
-"""Claim messages under a lease or for good, and repeat a claim whose response was lost."""
+"""Claim messages under a lease or delete them, and repeat a claim whose response was lost."""
 
 import json
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from .base import (
     in_claim_order,
 )
 
-# Beyond 63 bits a sum is a REAL, which the column refuses: one row that another program has written
-# would make every claim fail.
-COUNTED = "min(delivery_count, 9223372036854775806) + 1"
+# A sum above 63 bits is a REAL, which the column rejects: a single row from another program would
+# make every claim fail.
+NEXT_DELIVERY_COUNT = "min(delivery_count, 9223372036854775806) + 1"
 
 # Served by mqlite_messages_active (queue, blocked, priority DESC, id) WHERE state = 'active'.
 # Only heads of lines are unblocked, so a batch never has two messages of a group, and a blocked
@@ -33,7 +33,7 @@ CLAIM = Statement(
            lock_token = %(secret)s || printf('%%016x', id),
            locked_by = %(worker)s,
            delivery_count = """
-    + COUNTED
+    + NEXT_DELIVERY_COUNT
     + """
      WHERE id IN (SELECT id FROM mqlite_messages
                    WHERE queue = %(queue)s AND state = 'active' AND blocked = 0
@@ -88,11 +88,11 @@ CLAIM_DEFERRED = Statement(
            lock_token = %(secret)s || printf('%%016x', id),
            locked_by = %(worker)s,
            delivery_count = """
-    + COUNTED
+    + NEXT_DELIVERY_COUNT
     + """
      WHERE id IN (SELECT m.id
-                    FROM json_each(%(ids)s) AS wanted
-                   CROSS JOIN mqlite_messages AS m ON m.id = wanted.value
+                    FROM json_each(%(ids)s) AS requested
+                   CROSS JOIN mqlite_messages AS m ON m.id = requested.value
                     JOIN mqlite_queues AS q ON q.name = m.queue
                    WHERE m.queue = %(queue)s AND q.paused = 0
                      AND m.state = 'deferred' AND m.blocked = 0
@@ -127,7 +127,7 @@ def claim_deferred(
 
 
 # The delivery is counted, although the row that stores the count is deleted.
-DELETED_COLUMNS = MESSAGE_COLUMNS.replace(" delivery_count,", f" {COUNTED},")
+DELETED_COLUMNS = MESSAGE_COLUMNS.replace(" delivery_count,", f" {NEXT_DELIVERY_COUNT},")
 
 # Served by mqlite_messages_active, like CLAIM.
 CLAIM_AND_DELETE = Statement(
@@ -179,7 +179,7 @@ def queue_exists(connection: Connection, queue: str) -> bool:
 
 
 ATTEMPT_LIFE_MS = 30 * 60_000
-"""The time during which the same attempt gets the same messages."""
+"""The time during which a repeated attempt gets the same messages."""
 
 # Returns only messages that still have the lease of that attempt; the others are settled or lost.
 REPLAY_ATTEMPT = Statement(

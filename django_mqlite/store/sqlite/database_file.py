@@ -17,7 +17,7 @@ FILE_FACTS = Statement(
 
 
 class FileFacts(NamedTuple):
-    """Facts from SQLite; `auto_vacuum` 2 means incremental, `synchronous` 0 means OFF."""
+    """Facts reported by SQLite; `auto_vacuum` 2 means incremental, `synchronous` 0 means OFF."""
 
     page_size: int
     page_count: int
@@ -48,7 +48,7 @@ INTEGRITY = Statement(
 )
 
 
-def damages(connection: Connection) -> list[str]:
+def find_damage(connection: Connection) -> list[str]:
     """Return SQLite's descriptions of damage to the file; [] if it is intact."""
     return [description for (description,) in INTEGRITY.all(connection)]
 
@@ -69,7 +69,7 @@ def unused_bytes(connection: Connection) -> int | None:
     return unused
 
 
-def vacuum_some(driver: Any) -> None:
+def vacuum_batch(driver: Any) -> None:
     """Release at most 1,000 free pages to the disk, in one write transaction.
 
     Executed as a script on the driver's connection, because a cursor expects no rows from this
@@ -86,7 +86,7 @@ VACUUM_ALL = Statement("VACUUM")
 
 
 def vacuum_all(connection: Connection) -> None:
-    """Rewrite the file without free pages, so that vacuum_some() can be used afterwards."""
+    """Rewrite the file without free pages, so that vacuum_batch() can be used afterwards."""
     MAKE_INCREMENTAL.all(connection)
     VACUUM_ALL.all(connection)
 

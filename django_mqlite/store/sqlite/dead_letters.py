@@ -14,10 +14,10 @@ class Redelivery(NamedTuple):
     delay_ms: int
 
 
-# The message is changed in place: it keeps its id, and with it its age and its place in its line,
-# which the trigger mqlite_line_return gives back to it. `errors` is kept as the history and set to
-# '[]' if there is none, because a redriven message cannot be cancelled. The time to live is
-# removed, because a redriven message is meant to be handled.
+# The message is changed in place: it keeps its id, its age and its place in its line, which the
+# trigger mqlite_line_return restores. `errors` is kept as the history, or set to '[]' if there is
+# none, because a redriven message cannot be cancelled. The TTL is removed, because a redriven
+# message is meant to be handled.
 REDRIVE = Statement(
     """
     UPDATE mqlite_messages NOT INDEXED
@@ -44,7 +44,7 @@ def redrive(connection: Connection, redeliveries: Sequence[Redelivery], *, now: 
     return REDRIVE.run(connection, redeliveries=json.dumps(redeliveries), now=now)
 
 
-# The copies are new messages under the rules of their queue, at the end of its lines.
+# The copies are new messages: the queue's rules apply, and they go to the end of its lines.
 COPY_DEAD_LETTERS = Statement(
     """
     INSERT INTO mqlite_messages (
@@ -116,7 +116,7 @@ def purge(connection: Connection, ids: Sequence[int]) -> int:
     return PURGE.run(connection, ids=json.dumps(list(ids)))
 
 
-# Later than now if the clock has been set back since.
+# Can be later than now if the clock has been set back.
 NEWEST_FINISHED_AT = Statement(
     """
     SELECT max(finished_at) FROM mqlite_messages

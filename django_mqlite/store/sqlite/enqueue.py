@@ -1,4 +1,4 @@
-"""Store messages, and find duplicates within the deduplication window."""
+"""Store messages, and detect duplicates within the deduplication window."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def original_of(connection: Connection, message: NewMessage, *, now: int) -> int
     """Return the id of the message that this one repeats, or None if it is new.
 
     The original may have been deleted, because the window outlives the message. Raises
-    DuplicateConflict if the key was used with other data.
+    DuplicateConflict if the key was used with different data.
     """
     row = KNOWN_KEY.one(connection, queue=message.queue, key=_key(message), now=now)
     if row is None:
@@ -101,8 +101,8 @@ INSERT_MESSAGES = """
         max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
         content_type, properties, body)"""
 
-# One statement checks the queue's rules and stores the message. It returns no row if a rule refuses
-# the message, or if the deduplication window has to be checked first.
+# One statement checks the queue's rules and stores the message. It returns no row if a rule rejects
+# the message, or if the deduplication window must be checked first.
 #
 # `blocked` starts at 1 in a line; the trigger mqlite_line_join clears it for the head.
 ENQUEUE = Statement(
@@ -133,7 +133,7 @@ ENQUEUE = Statement(
 def enqueue(
     connection: Connection, message: NewMessage, *, now: int, deduplicated: bool = False
 ) -> Stored | None:
-    """Store the message, or return None if the queue's rules refuse it: see check_rules().
+    """Store the message, or return None if the queue's rules reject it: see check_rules().
 
     `deduplicated` is True if the deduplication window has been checked.
     """
@@ -158,8 +158,9 @@ def enqueue(
     return Stored._make(row) if row else None
 
 
-# Stores a whole batch. The bodies are one BLOB, cut by offset, because JSON cannot carry arbitrary
-# bytes. ORDER BY assigns the ids in the order of the batch. substr() of an empty BLOB is NULL.
+# Stores a whole batch. The bodies are passed as one BLOB with offsets, because JSON cannot contain
+# arbitrary bytes. ORDER BY assigns the ids in the order of the batch. substr() of an empty BLOB is
+# NULL.
 ENQUEUE_MANY = Statement(
     INSERT_MESSAGES
     + """
@@ -173,14 +174,14 @@ ENQUEUE_MANY = Statement(
                 WHEN ttl = 0 THEN visible_at + default_ttl_ms
                 WHEN default_ttl_ms = 0 THEN visible_at + ttl
                 ELSE visible_at + min(ttl, default_ttl_ms) END,
-           own_max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
+           message_max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
            content_type, properties,
            coalesce(substr(%(bodies)s, body_start, body_length), x'')
       FROM (SELECT key AS place,
                    json_extract(value, '$[0]') AS visible_at,
                    json_extract(value, '$[1]') AS ttl,
                    json_extract(value, '$[2]') AS priority,
-                   json_extract(value, '$[3]') AS own_max_delivery_count,
+                   json_extract(value, '$[3]') AS message_max_delivery_count,
                    json_extract(value, '$[4]') AS message_id,
                    json_extract(value, '$[5]') AS correlation_id,
                    json_extract(value, '$[6]') AS reply_to,
@@ -205,7 +206,7 @@ ENQUEUE_MANY = Statement(
 def enqueue_many(
     connection: Connection, messages: Sequence[NewMessage], *, now: int
 ) -> list[Stored]:
-    """Store messages of one queue, with ids in the order given. Call check_rules() first."""
+    """Store messages of one queue; ids follow the given order. Call check_rules() first."""
     drafts, start = [], 1
     for message in messages:
         drafts.append(_encoded(message, start, now))
@@ -244,9 +245,9 @@ QUEUE_RULES = Statement(
 
 
 def check_rules(connection: Connection, queue: str, messages: Sequence[NewMessage]) -> bool:
-    """Return whether the queue has a deduplication window, which has to be checked first.
+    """Return whether the queue has a deduplication window, which must be checked first.
 
-    Raises QueueNotFound, GroupRequired or PriorityRefused if the queue's rules refuse a message.
+    Raises QueueNotFound, GroupRequired or PriorityRefused if the queue's rules reject a message.
     """
     row = QUEUE_RULES.one(connection, queue=queue)
     if row is None:

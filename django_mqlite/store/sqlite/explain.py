@@ -1,6 +1,6 @@
-"""Read what explains why a message has not run: its status, its line, its neighbours.
+"""Read the facts that explain why a message has not run: its status, its line, its neighbours.
 
-Each statement finds its rows by id or through one index, however many messages there are.
+Each statement finds its rows by id or through one index, so its cost does not grow with the queue.
 """
 
 from typing import NamedTuple
@@ -11,8 +11,8 @@ from .base import ERRORS, Connection, Statement
 class MessageStatus(NamedTuple):
     """The columns of a message and of its queue that decide when the message runs.
 
-    `max_delivery_count` is the queue's unless the message has its own. The error is that of the
-    last failed delivery; `has_failed` is also true of a redriven message.
+    `max_delivery_count` is the message's own limit or the queue's. The error is that of the last
+    failed delivery; `has_failed` is also true for a redriven message.
     """
 
     id: int
@@ -99,8 +99,8 @@ AHEAD = Statement(
 )
 
 
-def ahead(connection: Connection, message: MessageStatus) -> int:
-    """Return how many messages are claimed before this one, at most COUNT_AHEAD_TO."""
+def count_ahead(connection: Connection, message: MessageStatus) -> int:
+    """Return the number of messages claimed before this one, at most COUNT_AHEAD_TO."""
     row = AHEAD.one(
         connection,
         queue=message.queue,
@@ -140,7 +140,7 @@ class LastSettlement(NamedTuple):
 
 
 def last_settlement(connection: Connection, id: int) -> LastSettlement | None:
-    """Return the receipt of the message's last delivery, or None if there is none (any more)."""
+    """Return the receipt of the message's last delivery, or None if it has been pruned."""
     row = LAST_SETTLEMENT.one(connection, id=id)
     return LastSettlement._make(row) if row else None
 
@@ -156,6 +156,6 @@ NEIGHBOURS = Statement(
 
 
 def neighbours(connection: Connection, id: int) -> tuple[int | None, int | None]:
-    """Return when the nearest messages before and after this id were enqueued, None for none."""
+    """Return the enqueue times of the nearest messages before and after this id, or None."""
     row = NEIGHBOURS.one(connection, id=id)
     return (row[0], row[1]) if row else (None, None)

@@ -114,7 +114,7 @@ GROUP_IDS = Statement(
     """,
 )
 
-# A sequence number, a message id or a correlation id. Each finds few rows, by an index of its own.
+# A sequence number, a message id or a correlation id. Each matches few rows, through its own index.
 IDENTIFIER_IDS = Statement(
     """
     SELECT id FROM mqlite_messages
@@ -156,14 +156,14 @@ class Criteria(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The position at which a page begins: a section, and a place in it; -1 is its beginning."""
+    """The position at which a page begins: a section, and an offset in it; -1 is its beginning."""
 
     section: int = 0
     within: int = -1
 
 
 class Section(NamedTuple):
-    """A part of the list with its own order. With `by_id`, a place in it is the id before it."""
+    """A part of the list with its own order. With `by_id`, a position is an id, not an offset."""
 
     statement: Statement
     values: dict[str, Any]

@@ -21,7 +21,7 @@ class Released(NamedTuple):
 
 
 RELEASED_COLUMNS = ", ".join(Released._fields)
-"""The columns that a statement which ends leases or messages returns."""
+"""The columns returned by statements that end leases or messages."""
 
 
 def released_rows(rows: Iterable[tuple[Any, ...]]) -> list[Released]:
@@ -31,12 +31,12 @@ def released_rows(rows: Iterable[tuple[Any, ...]]) -> list[Released]:
 
 # Shared by every statement that ends a lease without a settle. The delivery was counted when it was
 # claimed, so a message whose worker dies each time still reaches its limit. A statement that uses
-# this text defines `spent` (True if no delivery is left) for the row `m`.
+# this text defines `at_limit` (true if no delivery is left) for the row `m`.
 END_LEASE = (
     """
-       SET state = CASE WHEN spent THEN 'dead_lettered' ELSE 'active' END,
-           finished_at = CASE WHEN spent THEN %(now)s ELSE 0 END,
-           dead_letter_reason = CASE WHEN spent THEN 'MaxDeliveryCountExceeded' END,
+       SET state = CASE WHEN at_limit THEN 'dead_lettered' ELSE 'active' END,
+           finished_at = CASE WHEN at_limit THEN %(now)s ELSE 0 END,
+           dead_letter_reason = CASE WHEN at_limit THEN 'MaxDeliveryCountExceeded' END,
            errors = """
     + APPEND_ERROR
     + """ json_object(
@@ -50,7 +50,7 @@ END_LEASE = (
 )
 
 # Served by mqlite_messages_locked (queue, locked_until) WHERE state = 'locked', one seek per queue.
-# CROSS JOIN keeps the queues outside: inside, the planner would walk every lease there is.
+# CROSS JOIN makes the queues the outer loop: otherwise the planner would read every lease.
 RELEASE_EXPIRED_LEASES = Statement(
     """
     UPDATE mqlite_messages AS m NOT INDEXED
@@ -58,23 +58,23 @@ RELEASE_EXPIRED_LEASES = Statement(
     + END_LEASE
     + """,
            dead_letter_description =
-               CASE WHEN spent
-                    THEN 'the lease of delivery ' || m.delivery_count || ' ran out' END
-      FROM (SELECT id AS bounded,
+               CASE WHEN at_limit
+                    THEN 'the lease of delivery ' || m.delivery_count || ' expired' END
+      FROM (SELECT id AS target_id,
                    e.delivery_count >=
-                       coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS spent
+                       coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS at_limit
               FROM mqlite_queues AS q
              CROSS JOIN mqlite_messages AS e INDEXED BY mqlite_messages_locked ON e.queue = q.name
              WHERE e.state = 'locked' AND e.locked_until <= %(now)s
              LIMIT %(limit)s)
-     WHERE m.id = bounded AND m.state = 'locked' AND m.locked_until <= %(now)s
+     WHERE m.id = target_id AND m.state = 'locked' AND m.locked_until <= %(now)s
     RETURNING """
     + RELEASED_COLUMNS,
 )
 
 
 def release_expired_leases(connection: Connection, *, now: int, limit: int) -> list[Released]:
-    """Return at most `limit` expired leases to their queues, or dead-letter spent messages."""
+    """Return at most `limit` expired leases to their queues, or dead-letter their messages."""
     rows = RELEASE_EXPIRED_LEASES.all(
         connection,
         now=now,
@@ -94,17 +94,17 @@ RELEASE_WORKER = Statement(
     + END_LEASE
     + """,
            dead_letter_description =
-               CASE WHEN spent
+               CASE WHEN at_limit
                     THEN 'the worker of delivery ' || m.delivery_count || ' died' END
-      FROM (SELECT id AS bounded,
+      FROM (SELECT id AS target_id,
                    e.delivery_count >=
-                       coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS spent
+                       coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS at_limit
               FROM mqlite_queues AS q
              CROSS JOIN mqlite_messages AS e INDEXED BY mqlite_messages_locked
                 ON e.queue = q.name
              WHERE e.state = 'locked' AND e.locked_by = %(worker)s
              LIMIT %(limit)s)
-     WHERE m.id = bounded AND m.state = 'locked' AND m.locked_by = %(worker)s
+     WHERE m.id = target_id AND m.state = 'locked' AND m.locked_by = %(worker)s
     RETURNING """
     + RELEASED_COLUMNS,
 )
@@ -113,7 +113,7 @@ RELEASE_WORKER = Statement(
 def release_worker(
     connection: Connection, worker: str, *, reason: str, now: int, limit: int
 ) -> list[Released]:
-    """Return at most `limit` messages of `worker` to their queues, or dead-letter spent ones."""
+    """Return at most `limit` messages of `worker` to their queues or the dead letters."""
     rows = RELEASE_WORKER.all(
         connection,
         worker=worker,
@@ -137,15 +137,16 @@ RELEASE_LEASE = Statement(
     + END_LEASE
     + """,
            dead_letter_description =
-               CASE WHEN spent
-                    THEN 'the lease of delivery ' || m.delivery_count || ' was ended by hand' END
-      FROM (SELECT id AS bounded,
+               CASE WHEN at_limit
+                    THEN 'the lease of delivery ' || m.delivery_count
+                         || ' was released manually' END
+      FROM (SELECT id AS target_id,
                    delivery_count >=
                        coalesce(nullif(mqlite_messages.max_delivery_count, 0),
-                                mqlite_queues.max_delivery_count) AS spent
+                                mqlite_queues.max_delivery_count) AS at_limit
               FROM mqlite_messages JOIN mqlite_queues ON name = queue
              WHERE id = %(id)s)
-     WHERE m.id = bounded AND m.lock_token = %(lock_token)s AND m.state = 'locked'
+     WHERE m.id = target_id AND m.lock_token = %(lock_token)s AND m.state = 'locked'
     RETURNING """
     + RELEASED_COLUMNS,
 )
@@ -154,7 +155,7 @@ RELEASE_LEASE = Statement(
 def release_lease(
     connection: Connection, id: int, lock_token: str, *, reason: str, now: int
 ) -> list[Released]:
-    """Return the message to its queue, or dead-letter it if spent; [] if the lease has ended."""
+    """Return the message to its queue or the dead letters; [] if the lease has ended."""
     rows = RELEASE_LEASE.all(
         connection,
         id=id,
@@ -173,9 +174,9 @@ INTERRUPTED_COLUMNS = RELEASED_COLUMNS.replace(
     "delivery_count", "delivery_count + (interruptions <= %(max_uncounted)s)"
 )
 
-# The claim counted the delivery, and this statement takes the count back: a worker that has to stop
-# is not the fault of the message. The limit is for a message that makes its worker stop each time.
-# The statement returns the number that the delivery had.
+# The claim counted the delivery, and this statement undoes that: the message is not to blame for a
+# worker that has to stop. The limit is for a message that makes its worker stop each time. The
+# statement returns the count as it was during the delivery.
 INTERRUPT = Statement(
     """
     UPDATE mqlite_messages AS m NOT INDEXED
@@ -183,22 +184,22 @@ INTERRUPT = Statement(
     + END_LEASE
     + """,
            dead_letter_description =
-               CASE WHEN spent
+               CASE WHEN at_limit
                     THEN 'delivery ' || m.delivery_count || ' was interrupted, as were '
                          || m.interruptions || ' before' END,
            delivery_count = m.delivery_count - uncounted,
            interruptions = m.interruptions + 1
       FROM (SELECT e.id AS interrupted,
                    json_extract(lease.value, '$[1]') AS token,
-                   json_extract(lease.value, '$[2]') AS of_queue,
+                   json_extract(lease.value, '$[2]') AS lease_queue,
                    e.interruptions < %(max_uncounted)s AS uncounted,
                    e.interruptions >= %(max_uncounted)s AND e.delivery_count >=
-                       coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS spent
+                       coalesce(nullif(e.max_delivery_count, 0), q.max_delivery_count) AS at_limit
               FROM json_each(%(leases)s) AS lease
              CROSS JOIN mqlite_messages AS e NOT INDEXED
                 ON e.id = json_extract(lease.value, '$[0]')
               JOIN mqlite_queues AS q ON q.name = e.queue)
-     WHERE m.id = interrupted AND m.lock_token = token AND m.queue = of_queue
+     WHERE m.id = interrupted AND m.lock_token = token AND m.queue = lease_queue
        AND m.state = 'locked' AND m.locked_until > %(now)s
     RETURNING """
     + INTERRUPTED_COLUMNS,
@@ -210,7 +211,7 @@ def interrupt(
 ) -> list[Released]:
     """Return the messages to their queues without counting the delivery; ignore lost leases.
 
-    After MAX_UNCOUNTED_INTERRUPTIONS the delivery counts, and can be the last one.
+    After MAX_UNCOUNTED_INTERRUPTIONS the delivery counts and can reach the delivery limit.
     """
     rows = INTERRUPT.all(
         connection,

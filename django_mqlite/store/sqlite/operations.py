@@ -1,4 +1,4 @@
-"""Operations on single messages: cancel a schedule, run it now."""
+"""Operations on single messages: cancel a scheduled message, or make it due now."""
 
 from .base import Statement
 

@@ -65,8 +65,8 @@ def queue_config(connection: Connection, name: str) -> QueueConfig | None:
     return QueueConfig(**dict(zip(COLUMNS, row, strict=True))) if row else None
 
 
-# Whether the queue is strict_fifo decides which line a message is part of, and that is stored in
-# each message, so these messages rely on the ordering mode.
+# Each message stores its line, which depends on whether the queue is strict_fifo. The ordering mode
+# therefore cannot change while the queue has such messages.
 ORDERED_MESSAGES = Statement(
     """
     SELECT ordering_mode,
@@ -91,8 +91,8 @@ PAUSE_QUEUE = Statement(
 #
 # The last three columns are the earliest time at which a message became due. For active messages
 # it is the smallest visible_at of any priority, so that a starving message of low priority is
-# seen. Due schedules and expired leases count too: they wait for a reaper, and without one nothing
-# else would show it.
+# noticed. Due schedules and expired leases count too: they wait for a reaper, and without one
+# nothing else would show it.
 QUEUE_STATS = Statement(
     """
     SELECT name, paused,

@@ -1,4 +1,4 @@
-"""Find and delete what has been kept long enough."""
+"""Find and delete messages and records whose retention period has ended."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ COMPLETED_TO_PRUNE = Statement(
 
 
 def completed_to_prune(connection: Connection, *, now: int, limit: int) -> list[int]:
-    """Return the ids of at most `limit` completed messages that have been kept long enough."""
+    """Return the ids of at most `limit` completed messages whose retention period has ended."""
     return [id for (id,) in COMPLETED_TO_PRUNE.all(connection, now=now, limit=limit)]
 
 
@@ -34,7 +34,7 @@ def prune_completed(connection: Connection, ids: Sequence[int]) -> int:
     return PRUNE_COMPLETED.run(connection, ids=json.dumps(list(ids)))
 
 
-# Restarts the time for which a finished message is kept, because it could not be deleted.
+# Restarts the retention period of a finished message that could not be deleted.
 KEEP_LONGER = Statement(
     """
     UPDATE mqlite_messages
@@ -45,7 +45,7 @@ KEEP_LONGER = Statement(
 
 
 class Bounds(NamedTuple):
-    """The limits of a queue for its dead letters: 0 inherits the setting's, -1 means no limit."""
+    """The limits of a queue for its dead letters: 0 means the setting's, -1 means no limit."""
 
     queue: str
     max_age_ms: int
@@ -107,9 +107,9 @@ TOO_LARGE = Statement(
 def dead_letters_exceeding(
     connection: Connection, bounds: Bounds, *, now: int, limit: int
 ) -> list[int]:
-    """Return the ids of at most `limit` dead letters beyond the bounds of which 0 or less is none.
+    """Return the ids of at most `limit` dead letters beyond the bounds; 0 or less is no bound.
 
-    Those beyond the age come first, then those beyond the count and the bytes; each once.
+    Those beyond the maximum age come first, then those beyond the count and the bytes.
     """
     queue, max_age, max_count, max_bytes = bounds
     rows: list[tuple[int]] = []

@@ -47,30 +47,30 @@ def shape_of(driver: Any) -> frozenset[Fact]:
 
 
 def _facts(driver: Any, kind: str, name: str, sql: str) -> Iterator[Fact]:
-    named = f"{kind} {name}"
+    label = f"{kind} {name}"
     if kind != "table":
-        yield Fact(named, " ".join(_tokens(sql)))
+        yield Fact(label, " ".join(_tokens(sql)))
         return
-    yield Fact(named, "exists")
+    yield Fact(label, "exists")
     for column, type_, not_null, default, key in driver.execute(COLUMNS, (name,)).fetchall():
         words = [f"column {column} {type_.upper()}"]
         words += ["NOT NULL"] if not_null else []
         words += [f"DEFAULT {default}"] if default is not None else []
         words += [f"PRIMARY KEY part {key}"] if key else []
-        yield Fact(named, " ".join(words))
-    for own, table, other, on_delete in driver.execute(REFERENCES, (name,)).fetchall():
-        yield Fact(named, f"{own} REFERENCES {table} ({other}) ON DELETE {on_delete}")
+        yield Fact(label, " ".join(words))
+    for column, table, target, on_delete in driver.execute(REFERENCES, (name,)).fetchall():
+        yield Fact(label, f"{column} REFERENCES {table} ({target}) ON DELETE {on_delete}")
     for (columns,) in driver.execute(UNIQUE, (name,)).fetchall():
-        yield Fact(named, f"UNIQUE ({columns})")
-    yield from (Fact(named, text) for text in _facts_in_sql(sql))
+        yield Fact(label, f"UNIQUE ({columns})")
+    yield from (Fact(label, text) for text in _facts_in_sql(sql))
 
 
 def _facts_in_sql(sql: str) -> Iterator[str]:
     """Yield the facts that no pragma reports: CHECK constraints and the kind of the table."""
     tokens = list(_tokens(sql))
-    for place, word in enumerate(tokens):
+    for index, word in enumerate(tokens):
         if word == "check":
-            yield f"CHECK {' '.join(_parenthesis(tokens[place + 1 :]))}"
+            yield f"CHECK {' '.join(_parenthesis(tokens[index + 1 :]))}"
         elif word in ("autoincrement", "strict", "without"):
             yield word.upper()
 

@@ -9,7 +9,7 @@ from ...types import Completion, Lease, State
 from .base import ERRORS, Connection, Statement, encode_leases
 
 RECEIPT_LIFE_MS = 30 * 60_000
-"""The time during which repeating the same settlement succeeds."""
+"""The time during which a repeated settlement succeeds."""
 
 WRITE_RECEIPTS = Statement(
     """
@@ -78,7 +78,7 @@ PRUNE_RECEIPTS = Statement(
 
 
 MAX_ERRORS = 20
-"""A message remembers its last 20 failed deliveries."""
+"""The number of failed deliveries that a message keeps; older ones are dropped."""
 
 ERRORS_OR_NULL = f"CASE WHEN errors IS NOT NULL THEN {ERRORS} END"
 
@@ -90,7 +90,7 @@ APPEND_ERROR = f"""json_insert(
 
 
 class SettleResult(NamedTuple):
-    """A message's new state; `repeated` is True if the same request was carried out before."""
+    """A message's new state; `repeated` is True if the same request succeeded before."""
 
     state: str
     visible_at: int = 0
@@ -145,7 +145,7 @@ def complete(
 
     A lost lease does not affect the others.
     """
-    # The statements return ids, so a batch has at most one lease of a message.
+    # The statements return ids, so a batch contains each message only once.
     by_message = {lease.id: lease for lease in completions}
     batch = list(by_message.values())
     others = {lease: c for lease, c in completions.items() if lease != by_message[lease.id]}
@@ -194,15 +194,16 @@ BACKOFF = Statement(
 ABANDON = Statement(
     """
     UPDATE mqlite_messages AS m NOT INDEXED
-       SET state = CASE WHEN m.delivery_count >= bound THEN 'dead_lettered'
+       SET state = CASE WHEN m.delivery_count >= delivery_limit THEN 'dead_lettered'
                         WHEN %(delay)s > 0 THEN 'scheduled'
                         ELSE 'active' END,
-           visible_at = %(now)s + CASE WHEN m.delivery_count >= bound THEN 0 ELSE %(delay)s END,
-           finished_at = CASE WHEN m.delivery_count >= bound THEN %(now)s ELSE 0 END,
+           visible_at = %(now)s
+               + CASE WHEN m.delivery_count >= delivery_limit THEN 0 ELSE %(delay)s END,
+           finished_at = CASE WHEN m.delivery_count >= delivery_limit THEN %(now)s ELSE 0 END,
            dead_letter_reason =
-               CASE WHEN m.delivery_count >= bound THEN 'MaxDeliveryCountExceeded' END,
+               CASE WHEN m.delivery_count >= delivery_limit THEN 'MaxDeliveryCountExceeded' END,
            dead_letter_description =
-               CASE WHEN m.delivery_count >= bound
+               CASE WHEN m.delivery_count >= delivery_limit
                     THEN coalesce(json_extract(%(error)s, '$.message'),
                                   'abandoned ' || m.delivery_count || ' times') END,
            errors = CASE WHEN %(error)s IS NULL THEN """
@@ -211,12 +212,12 @@ ABANDON = Statement(
     + APPEND_ERROR
     + """ json(%(error)s)) END,
            lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0
-      FROM (SELECT id AS bounded,
+      FROM (SELECT id AS target_id,
                    coalesce(nullif(mqlite_messages.max_delivery_count, 0),
-                            mqlite_queues.max_delivery_count) AS bound
+                            mqlite_queues.max_delivery_count) AS delivery_limit
               FROM mqlite_messages JOIN mqlite_queues ON name = queue
              WHERE id = %(id)s)
-     WHERE m.id = bounded AND m.queue = %(queue)s AND m.lock_token = %(lock_token)s
+     WHERE m.id = target_id AND m.queue = %(queue)s AND m.lock_token = %(lock_token)s
        AND m.state = 'locked' AND m.locked_until > %(now)s
     RETURNING state, visible_at, dead_letter_reason
     """,
@@ -360,7 +361,7 @@ def renew(
 ) -> dict[Lease, int]:
     """Renew the leases from `now`; return their new deadlines. Lost leases are not in the result.
 
-    An expired lease is never renewed, even if nobody has claimed the message since.
+    An expired lease is never renewed, even if the message has not been claimed again.
     """
     rows = RENEW.all(
         connection,

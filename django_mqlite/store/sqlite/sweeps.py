@@ -1,4 +1,4 @@
-"""Activate due messages, end expired ones, and find the time of the next sweep."""
+"""Activate due messages, end messages whose TTL has expired, and find the next sweep's time."""
 
 import json
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ ACTIVATE_DUE = Statement(
 )
 
 
-# Served by mqlite_messages_expiring (expires_at). Locked messages are left out: their lease ends
-# first.
-EXPIRED = Statement(
+# Served by mqlite_messages_expiring (expires_at). Locked messages are skipped until their
+# lease ends.
+TTL_EXPIRED = Statement(
     """
     SELECT m.id, q.dead_letter_on_expire
       FROM mqlite_messages AS m
@@ -36,15 +36,17 @@ EXPIRED = Statement(
 )
 
 
-def expired(connection: Connection, *, now: int, limit: int) -> tuple[list[int], list[int]]:
-    """Return at most `limit` expired messages: the ids to dead-letter, and the ids to delete."""
-    rows = EXPIRED.all(connection, now=now, limit=limit)
+def find_ttl_expired(
+    connection: Connection, *, now: int, limit: int
+) -> tuple[list[int], list[int]]:
+    """Return the ids of messages whose TTL has expired: those to dead-letter, those to delete."""
+    rows = TTL_EXPIRED.all(connection, now=now, limit=limit)
     dead_letters = [id for id, dead_letter_on_expire in rows if dead_letter_on_expire]
     deletions = [id for id, dead_letter_on_expire in rows if not dead_letter_on_expire]
     return dead_letters, deletions
 
 
-DEAD_LETTER_EXPIRED = Statement(
+DEAD_LETTER_TTL_EXPIRED = Statement(
     """
     UPDATE mqlite_messages NOT INDEXED
        SET state = 'dead_lettered', blocked = 0, finished_at = %(now)s,
@@ -58,13 +60,15 @@ DEAD_LETTER_EXPIRED = Statement(
 )
 
 
-def dead_letter_expired(connection: Connection, ids: Sequence[int], *, now: int) -> list[Released]:
-    """Dead-letter those of the messages that are still expired."""
-    rows = DEAD_LETTER_EXPIRED.all(connection, ids=json.dumps(list(ids)), now=now)
+def dead_letter_ttl_expired(
+    connection: Connection, ids: Sequence[int], *, now: int
+) -> list[Released]:
+    """Dead-letter the messages, except those whose TTL has not expired after all."""
+    rows = DEAD_LETTER_TTL_EXPIRED.all(connection, ids=json.dumps(list(ids)), now=now)
     return released_rows(rows)
 
 
-DELETE_EXPIRED = Statement(
+DELETE_TTL_EXPIRED = Statement(
     """
     DELETE FROM mqlite_messages NOT INDEXED
      WHERE id IN (SELECT value FROM json_each(%(ids)s))
@@ -74,9 +78,9 @@ DELETE_EXPIRED = Statement(
 )
 
 
-# Returns when the next lease expires, schedule is due or time to live ends; NULL for none. Two
-# seeks per queue and one for the times to live. A read: an idle reaper takes no write lock.
-# Messages whose queue is missing are left out, because no sweep can move them.
+# Returns the time of the next lease expiry, due schedule or TTL expiry; NULL for none. Two seeks
+# per queue and one for the TTLs. A read, so an idle reaper takes no write lock. Messages whose
+# queue is missing are ignored, because no sweep can change them.
 NEXT_EVENT = Statement(
     """
     SELECT min(at) FROM (

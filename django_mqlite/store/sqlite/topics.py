@@ -6,7 +6,7 @@ from .base import Connection, Statement
 
 
 class Route(NamedTuple):
-    """A subscription, whose name is also its queue's, and its filter; '' matches everything."""
+    """A subscription and its filter; '' matches everything. Its queue has the same name."""
 
     subscription: str
     filter: str
@@ -59,7 +59,7 @@ SUBSCRIBE = Statement(
     """,
 )
 
-# Stops copies from arriving; the queue stays.
+# New messages are no longer copied; the queue remains.
 UNSUBSCRIBE = Statement("DELETE FROM mqlite_subscriptions WHERE subscription = %(subscription)s")
 
 # One branch per state, because each partial index covers one state and none covers all of them.

@@ -1,7 +1,7 @@
 """The register of live workers, and the leases that they hold.
 
-Each worker has a row in mqlite_meta, for people and for speed. Correctness depends on leases alone,
-so no rule refers to these rows, and losing one loses nothing.
+Each worker has a row in mqlite_meta, for monitoring and faster recovery. Correctness depends only
+on leases, so losing a row does no harm.
 """
 
 import json
@@ -31,10 +31,10 @@ DELETE_WORKER = Statement(
     "DELETE FROM mqlite_meta WHERE key = 'worker:' || %(worker)s RETURNING value",
 )
 
-# The deliveries that were counted by workers which have left the register, as JSON.
-SETTLED_BY_FORMER_WORKERS = Statement("SELECT value FROM mqlite_meta WHERE key = 'settled'")
+# The delivery counts of workers that have unregistered, as JSON.
+UNREGISTERED_TALLIES = Statement("SELECT value FROM mqlite_meta WHERE key = 'settled'")
 
-RECORD_SETTLED_BY_FORMER_WORKERS = Statement(
+RECORD_UNREGISTERED_TALLIES = Statement(
     """
     INSERT INTO mqlite_meta (key, value, updated_at) VALUES ('settled', %(tallies)s, %(now)s)
     ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at

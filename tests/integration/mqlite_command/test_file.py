@@ -350,7 +350,7 @@ def test_a_message_of_no_queue_is_damage(database, in_order):
             "INSERT INTO mqlite_messages (queue, enqueued_at, body) VALUES ('nowhere', 0, x'')"
         )
 
-    assert database_file.damages(ALIAS) == [
+    assert database_file.find_damage(ALIAS) == [
         "a row of mqlite_messages refers to a missing row of mqlite_queues"
     ]
 
@@ -367,7 +367,7 @@ def with_storage(monkeypatch, **facts):
         ({"wal_size": 2**28}, "large_wal", "end long transactions"),
         ({"size": 2**30, "free": 2**29}, "free_pages", "mqlite vacuum --full"),
         ({"size": 2**30, "free": 2**29, "incremental": True}, "free_pages", "mqlite vacuum`"),
-        ({"size": 10**16}, "little_disk", "Free space"),
+        ({"size": 10**16}, "low_disk_space", "Free space"),
     ],
     ids=["WAL", "free pages", "free pages, incremental", "disk"],
 )
