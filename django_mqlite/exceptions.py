@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 from .guard import call_guarded
 from .names import suggestion_sentence
@@ -119,13 +119,17 @@ class TopicNotFound(MqliteError):
         )
 
 
+LeaseVerb = Literal["complete", "abandon", "reject", "defer", "renew"]
+"""A verb that needs a lease."""
+
+
 class LockLost(MqliteError):
     """The lease has ended (expired, settled, released), or another one replaced it.
 
     Nothing was written. Another worker has the message, or will soon: do not retry.
     """
 
-    def __init__(self, queue: str, id: int | None, verb: str) -> None:
+    def __init__(self, queue: str, id: int | None, verb: LeaseVerb) -> None:
         self.queue = queue
         self.id = id
         self.verb = verb

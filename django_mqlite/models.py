@@ -9,7 +9,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from . import message
-from .exceptions import LockLost
+from .exceptions import LeaseVerb, LockLost
 from .fields import DocumentField, EpochMillisecondsField, MillisecondsField
 from .managers import DeadLetterManager, MessageManager, QueueManager, SubscriptionManager
 from .timing import Duration, epoch_ms, milliseconds
@@ -280,7 +280,7 @@ class Message(GuardedModel):
             raise LockLost(self.queue, self.pk, "renew")
 
     def _settle(
-        self, verb: str, outcome: Outcome, error: BaseException | str | None = None
+        self, verb: LeaseVerb, outcome: Outcome, error: BaseException | str | None = None
     ) -> None:
         if not self._manager().settle(self, outcome, error=error):
             raise LockLost(self.queue, self.pk, verb)

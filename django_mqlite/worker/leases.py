@@ -224,7 +224,7 @@ class LeaseRenewer:
                 self._renewed[message.claimed_token] = now
             elif message.state == State.LOCKED:  # otherwise it was settled in the meantime
                 self._mark_lost(message, "it expired or was released")
-                self._pool.cancel(message, LockLost(message.queue, message.pk, "keep"))
+                self._pool.cancel(message, LockLost(message.queue, message.pk, "renew"))
 
     def _mark_lost(self, message: Message, reason: str) -> None:
         self._lost.add(message.claimed_token)

@@ -167,6 +167,16 @@ def test_a_lost_lease_is_told_once_and_not_tried_again(keeper, message, clock, c
     assert (record.queue, record.id) == ("jobs", message.pk)
 
 
+def test_coroutine_of_a_lost_lease_is_cancelled_because_of_its_renewal(running, message, clock):
+    cancelled = {}
+    pool = SimpleNamespace(running=running, cancel=cancelled.__setitem__)
+    clock.advance(LEASE)
+
+    LeaseRenewer("default", pool).poll()
+
+    assert cancelled[message].verb == "renew"
+
+
 def test_a_lost_lease_does_not_keep_the_others_from_being_renewed(
     keeper, message, queue, running, clock
 ):
