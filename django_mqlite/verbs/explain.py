@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from .. import timing
+from ..arguments import checked_id
 from ..formatting import length, time_of
 from ..handlers import get_handlers, queues_of_kinds
 from ..store import sqlite as store
@@ -50,15 +51,19 @@ class DeletedMessage:
 
 
 def explain(connection: Any, id: int) -> Explanation:
-    """Return why the message has not run, what holds it, or what became of it. Reads only."""
-    message = store.explain.message_status(connection, id)
+    """Return why the message has not run, what holds it, or what became of it. Reads only.
+
+    `id` may be any number; the explanation names it unchanged.
+    """
+    stored_id = checked_id(id)
+    message = store.explain.message_status(connection, stored_id)
     if message is not None:
         return explain_status(message, _read_context(connection, message))
-    before, after = store.explain.neighbours(connection, id)
+    before, after = store.explain.neighbours(connection, stored_id)
     deleted = DeletedMessage(
-        id=id,
+        id=int(id),
         newest_id=store.explain.newest_id(connection),
-        settlement=store.explain.last_settlement(connection, id),
+        settlement=store.explain.last_settlement(connection, stored_id),
         enqueued_after=before,
         enqueued_before=after,
     )
@@ -330,8 +335,9 @@ def explain_deleted(deleted: DeletedMessage, *, now: int) -> Explanation:
     settlement = deleted.settlement
     if not 0 < deleted.id <= deleted.newest_id:
         code = "never_enqueued"
-        text = _("there has never been a message #%(id)d; the last one is #%(newest_id)d")
+        text = _("there has never been a message #%(number)s; the last one is #%(newest_id)d")
         facts |= {"newest_id": deleted.newest_id}
+        words = {"number": _printable(deleted.id)}
     elif settlement is not None and settlement.verb == "complete":
         code = "completed_and_gone"
         text = _("was completed at %(at)s, and queue %(queue)s does not keep completed messages")
@@ -350,6 +356,14 @@ def explain_deleted(deleted: DeletedMessage, *, now: int) -> Explanation:
         }
         words = {"life": length(RECEIPT_LIFE_MS), "enqueued": _enqueued(deleted, now)}
     return Explanation(code=code, text=text % (facts | words), facts=facts)
+
+
+def _printable(id: int) -> str:
+    """Return the digits of an id, in hexadecimal if Python refuses to print so long a number."""
+    try:
+        return str(id)
+    except ValueError:
+        return hex(id)
 
 
 def _enqueued(deleted: DeletedMessage, now: int) -> str:

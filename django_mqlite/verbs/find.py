@@ -35,7 +35,7 @@ class FindVerbs(Verbs[M]):
 
         The cost does not depend on the number of messages. The message may have been deleted.
         """
-        return explain(self.connection, checked_id(id))
+        return explain(self.connection, id)
 
     def find(
         self,
