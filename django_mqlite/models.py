@@ -98,11 +98,14 @@ class Queue(GuardedModel):
         return timedelta(milliseconds=self.lock_duration_ms)
 
     def pause(self) -> bool:
-        """Stop claims from this queue; enqueueing goes on. Return False if it is paused already."""
+        """Stop claims from this queue; enqueueing goes on. Return False if it is paused already.
+
+        Raises QueueNotFound if the queue has been deleted.
+        """
         return self._set_paused(True)
 
     def resume(self) -> bool:
-        """Allow claims again. Return False if the queue is not paused."""
+        """Allow claims again. Return False if the queue is not paused. Raises QueueNotFound."""
         return self._set_paused(False)
 
     def _set_paused(self, paused: bool) -> bool:

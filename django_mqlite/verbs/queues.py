@@ -75,11 +75,14 @@ class QueueVerbs(Verbs[M]):
             return _declare(connection, name, config, now=now)
 
     def set_paused(self, queue: Any, paused: bool) -> bool:
-        """Pause or resume the queue; return whether that was a change."""
+        """Pause or resume the queue; return whether that was a change. Raises QueueNotFound."""
+        name = checked_text(queue.pk, "name")
         with write_transaction(self.database) as (connection, now):
             changed = store.queues.PAUSE_QUEUE.run(
-                connection, name=queue.pk, paused=int(paused), now=now
+                connection, name=name, paused=int(paused), now=now
             )
+            if not changed:
+                require_queue(connection, name)
             after_commit(self.database, partial(ring_doorbell, self.database))
         queue.paused = paused
         return changed > 0

@@ -9,8 +9,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.safestring import SafeString
 
 from django_mqlite import enqueue
-from django_mqlite.exceptions import MqliteError
+from django_mqlite.exceptions import MqliteError, QueueNotFound
 from django_mqlite.models import DeadLetter, Message, Queue, Subscription
+from tests.docs.test_reference import NAMES
 from tests.support.verbs import claim_one, dead_letter
 
 
@@ -46,103 +47,152 @@ VALUES = {
 }
 
 
-def message(queue):
-    enqueue(str(queue), None)
-    return claim_one(queue)
-
-
 CALLS = {
-    "claim": (lambda q: Message.objects.claim, {"queue": "jobs"}),
-    "claim_deferred": (lambda q: Message.objects.claim_deferred, {"queue": "jobs", "ids": [1]}),
-    "claim_and_delete": (lambda q: Message.objects.claim_and_delete, {"queue": "jobs"}),
-    "complete_many": (lambda q: Message.objects.complete_many, {"messages": []}),
-    "renew_many": (lambda q: Message.objects.renew_many, {"messages": []}),
-    "cancel": (lambda q: Message.objects.cancel, {"id": 1}),
-    "run_now": (lambda q: Message.objects.run_now, {"id": 1}),
-    "release": (lambda q: Message.objects.release, {"id": 1, "seen": "x"}),
-    "explain": (lambda q: Message.objects.explain, {"id": 1}),
-    "peek": (lambda q: Message.objects.peek, {"queue": "jobs"}),
-    "find": (lambda q: Message.objects.find, {}),
-    "arrivals": (lambda q: Message.objects.arrivals, {"after": 0}),
-    "enqueue": (lambda q: Message.objects.enqueue, {"queue": "jobs", "data": 1}),
-    "enqueue_many": (lambda q: Message.objects.enqueue_many, {"queue": "jobs", "items": []}),
-    "publish": (lambda q: Message.objects.publish, {"topic": "jobs", "data": 1}),
-    "matching": (lambda q: DeadLetter.objects.matching, {"queue": "jobs"}),
-    "redrive": (lambda q: DeadLetter.objects.redrive, {"ids": [1]}),
-    "redrive_queue": (lambda q: DeadLetter.objects.redrive_queue, {"queue": "jobs"}),
-    "purge": (lambda q: DeadLetter.objects.purge, {"ids": [1]}),
-    "purge_queue": (lambda q: DeadLetter.objects.purge_queue, {"queue": "jobs", "limit": 1}),
-    "peek at dead letters": (lambda q: DeadLetter.objects.peek, {"queue": "jobs"}),
-    "create_queue": (lambda q: Queue.objects.create_queue, {"name": "jobs"}),
-    "configure": (lambda q: Queue.objects.configure, {"name": "jobs"}),
-    "named": (lambda q: Queue.objects.named, {"name": "jobs"}),
-    "subscribe": (
-        lambda q: Subscription.objects.subscribe,
-        {"topic": "orders", "subscription": "mails"},
-    ),
-    "unsubscribe": (lambda q: Subscription.objects.unsubscribe, {"subscription": "mails"}),
-    "abandon": (lambda q: message(q).abandon, {}),
-    "reject": (lambda q: message(q).reject, {"reason": "Broken"}),
-    "renew": (lambda q: message(q).renew, {}),
+    "Message.objects.claim": {"queue": "jobs"},
+    "Message.objects.claim_deferred": {"queue": "jobs", "ids": [1]},
+    "Message.objects.claim_and_delete": {"queue": "jobs"},
+    "Message.objects.complete_many": {"messages": []},
+    "Message.objects.renew_many": {"messages": []},
+    "Message.objects.cancel": {"id": 1},
+    "Message.objects.run_now": {"id": 1},
+    "Message.objects.release": {"id": 1, "seen": "x"},
+    "Message.objects.explain": {"id": 1},
+    "Message.objects.peek": {"queue": "jobs"},
+    "Message.objects.find": {},
+    "Message.objects.arrivals": {"after": 0},
+    "Message.objects.enqueue": {"queue": "jobs", "data": 1},
+    "Message.objects.enqueue_many": {"queue": "jobs", "items": []},
+    "Message.objects.publish": {"topic": "jobs", "data": 1},
+    "DeadLetter.objects.matching": {"queue": "jobs"},
+    "DeadLetter.objects.redrive": {"ids": [1]},
+    "DeadLetter.objects.redrive_queue": {"queue": "jobs"},
+    "DeadLetter.objects.purge": {"ids": [1]},
+    "DeadLetter.objects.purge_queue": {"queue": "jobs", "limit": 1},
+    "DeadLetter.objects.peek": {"queue": "jobs"},
+    "Queue.objects.create_queue": {"name": "jobs"},
+    "Queue.objects.configure": {"name": "jobs"},
+    "Queue.objects.named": {"name": "jobs"},
+    "Queue.objects.stats": {},
+    "Queue.objects.overview": {},
+    "Queue.objects.sync": {},
+    "Subscription.objects.subscribe": {"topic": "orders", "subscription": "mails"},
+    "Subscription.objects.unsubscribe": {"subscription": "mails"},
+    "Message.complete": {},
+    "Message.abandon": {},
+    "Message.reject": {"reason": "Broken"},
+    "Message.defer": {},
+    "Message.renew": {},
+    "Message.cancel": {},
+    "Message.explain": {},
+    "Queue.pause": {},
+    "Queue.resume": {},
 }
+"""Valid arguments of each verb."""
+BY_KEY = {"Message.cancel", "Message.explain", "Queue.pause", "Queue.resume"}
+"""The verbs of an instance that need its primary key and no lease. The key is an argument too."""
 OPTIONS = {
-    "enqueue": (
+    "Message.objects.enqueue": (
         "delay", "visible_at", "ttl", "priority", "group_id", "max_delivery_count", "message_id",
         "correlation_id", "reply_to", "subject", "content_type", "properties",
     ),
-    "create_queue": ("lock_duration", "ordering_mode", "dlq_max_count", "dead_letter_on_expire"),
+    "Queue.objects.create_queue": (
+        "lock_duration", "ordering_mode", "dlq_max_count", "dead_letter_on_expire",
+    ),
 }  # fmt: skip
-ANYTHING = {("enqueue", "data"), ("publish", "data"), ("redrive_queue", "progress"),
-            ("purge_queue", "progress"), ("purge_queue", "everything")}  # fmt: skip
+ANYTHING = {
+    ("Message.objects.enqueue", "data"),
+    ("Message.objects.publish", "data"),
+    ("DeadLetter.objects.redrive_queue", "progress"),
+    ("DeadLetter.objects.purge_queue", "progress"),
+    ("DeadLetter.objects.purge_queue", "everything"),
+}
+MODELS = {model.__name__: model for model in (Message, DeadLetter, Queue, Subscription)}
+
+
+def is_of_instance(verb):
+    return ".objects." not in verb
+
+
+def owner_of(verb):
+    """The manager of a verb, or the model."""
+    model = MODELS[verb.partition(".")[0]]
+    return model if is_of_instance(verb) else model.objects
+
+
+def function_of(verb):
+    return getattr(owner_of(verb), verb.rpartition(".")[2])
+
+
+def call(verb, arguments):
+    """Call the verb, on a claimed message or the queue if it is one of an instance."""
+    if not is_of_instance(verb):
+        return function_of(verb)(**arguments)
+    instance = Queue.objects.get(name="jobs")
+    if verb.startswith("Message."):
+        enqueue("jobs", None)
+        instance = claim_one("jobs")
+    if "pk" in arguments:
+        instance.pk = arguments.pop("pk")
+    return function_of(verb)(instance, **arguments)
 
 
 def cases():
-    for verb, (bound, _) in CALLS.items():
-        manager = {"abandon": Message.abandon, "reject": Message.reject, "renew": Message.renew}
-        function = manager.get(verb) or bound(None)
+    for verb in CALLS:
         names = [
             name
-            for name, parameter in inspect.signature(function).parameters.items()
+            for name, parameter in inspect.signature(function_of(verb)).parameters.items()
             if name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD
         ]
-        for name in [*names, *OPTIONS.get(verb, ())]:
+        for name in [*names, *OPTIONS.get(verb, ()), *(["pk"] if verb in BY_KEY else [])]:
             if (verb, name) not in ANYTHING:
                 yield pytest.param(verb, name, id=f"{verb}({name})")
+
+
+def test_every_documented_verb_is_in_the_table():
+    managers = {type(model.objects).__name__: f"{name}.objects" for name, model in MODELS.items()}
+    verbs = {
+        f"{managers.get(owner, owner)}.{member}"
+        for path, members in NAMES.items()
+        if (owner := path.rpartition(".")[2]) in MODELS.keys() | managers.keys()
+        for member in members - {"refresh_from_db"}
+    }
+
+    assert {verb for verb in verbs if callable(function_of(verb))} <= CALLS.keys()
 
 
 @pytest.mark.rule("1.8")
 @pytest.mark.parametrize(("verb", "name"), list(cases()))
 def test_argument_of_any_value_is_accepted_or_refused_by_name(clock, queue, verb, name):
-    bound, arguments = CALLS[verb]
     assert dead_letter(queue).pk == 1
 
     for label, value in VALUES.items():
-        error = error_of(bound(queue), {**arguments, name: value})
+        error = error_of(verb, {**CALLS[verb], name: value})
         if isinstance(error, MqliteError | ImproperlyConfigured | None):
             continue
+        named = {"pk": ("id must", "name must")}.get(name, (name, "queue name"))
         assert type(error) in (ValueError, TypeError), (label, error)
-        assert name in str(error) or "queue name" in str(error), (label, error)
+        assert any(words in str(error) for words in named), (label, error)
         assert len(str(error)) < 500, label
 
 
 REFUSED = {
-    "claim": {"limit": True, "worker": 5, "attempt_id": "\ud800"},
-    "claim_deferred": {"ids": ["1"]},
-    "claim_and_delete": {"queue": None},
-    "complete_many": {"messages": [None]},
-    "renew_many": {"messages": [None]},
-    "cancel": {"id": "1"},
-    "run_now": {"id": 1.5},
-    "release": {"seen": None, "reason": "a\x00b"},
-    "explain": {"id": None},
-    "peek": {"queue": 5},
-    "find": {"state": 5, "text": 5, "after": "x"},
-    "arrivals": {"after": True},
-    "redrive": {"ids": "1", "rate": math.nan},
-    "purge": {"ids": [None]},
-    "named": {"name": b"jobs"},
-    "unsubscribe": {"subscription": "\ud800"},
-    "abandon": {"delay": math.inf},
+    "Message.objects.claim": {"limit": True, "worker": 5, "attempt_id": "\ud800"},
+    "Message.objects.claim_deferred": {"ids": ["1"]},
+    "Message.objects.claim_and_delete": {"queue": None},
+    "Message.objects.complete_many": {"messages": [None]},
+    "Message.objects.renew_many": {"messages": [None]},
+    "Message.objects.cancel": {"id": "1"},
+    "Message.objects.run_now": {"id": 1.5},
+    "Message.objects.release": {"seen": None, "reason": "a\x00b"},
+    "Message.objects.explain": {"id": None},
+    "Message.objects.peek": {"queue": 5},
+    "Message.objects.find": {"state": 5, "text": 5, "after": "x"},
+    "Message.objects.arrivals": {"after": True},
+    "DeadLetter.objects.redrive": {"ids": "1", "rate": math.nan},
+    "DeadLetter.objects.purge": {"ids": [None]},
+    "Queue.objects.named": {"name": b"jobs"},
+    "Subscription.objects.unsubscribe": {"subscription": "\ud800"},
+    "Message.abandon": {"delay": math.inf},
 }
 
 
@@ -150,18 +200,26 @@ REFUSED = {
     ("verb", "name"), [(verb, name) for verb, values in REFUSED.items() for name in values]
 )
 def test_invalid_argument_is_refused_by_name(clock, queue, verb, name):
-    bound, arguments = CALLS[verb]
     assert dead_letter(queue).pk == 1
 
-    error = error_of(bound(queue), {**arguments, name: REFUSED[verb][name]})
+    error = error_of(verb, {**CALLS[verb], name: REFUSED[verb][name]})
 
     assert type(error) in (ValueError, TypeError)
     assert name in str(error)
 
 
-def error_of(function, arguments):
+@pytest.mark.rule("1.8")
+@pytest.mark.parametrize("verb", [Queue.pause, Queue.resume])
+def test_queue_that_was_deleted_cannot_be_paused_or_resumed(queue, verb):
+    Queue.objects.filter(name=queue.name).delete()
+
+    with pytest.raises(QueueNotFound):
+        verb(queue)
+
+
+def error_of(verb, arguments):
     try:
-        function(**arguments)
+        call(verb, arguments)
     except Exception as error:  # noqa: BLE001 - the test checks which
         return error
     return None
