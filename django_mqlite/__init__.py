@@ -18,7 +18,7 @@ from .exceptions import (
 )
 from .handlers import handler
 from .message import Draft
-from .shortcuts import enqueue, enqueue_many, publish
+from .shortcuts import aenqueue, aenqueue_many, apublish, enqueue, enqueue_many, publish
 
 __version__ = "0.1.0"
 
@@ -38,6 +38,9 @@ __all__ = [
     "SchemaVersionMismatch",
     "TopicNotFound",
     "TransactionRefused",
+    "aenqueue",
+    "aenqueue_many",
+    "apublish",
     "enqueue",
     "enqueue_many",
     "handler",

@@ -25,6 +25,7 @@ from .types import (
     State,
     fingerprint,
 )
+from .verbs.async_twins import async_twin, has_async_twin
 from .verbs.orm_guards import GuardedModel
 
 __all__ = [
@@ -218,6 +219,7 @@ class Message(GuardedModel):
         """
         return None if self.lock_token is None else fingerprint(self.lock_token)
 
+    @has_async_twin
     def complete(self) -> None:
         """Complete the message: delete it, or retain it if its queue has `retain_completed`.
 
@@ -227,6 +229,9 @@ class Message(GuardedModel):
         """
         self._settle("complete", Completion())
 
+    acomplete = async_twin(complete)
+
+    @has_async_twin
     def abandon(
         self, *, delay: Duration | None = None, error: BaseException | str | None = None
     ) -> None:
@@ -240,6 +245,9 @@ class Message(GuardedModel):
         delay_ms = None if delay is None else milliseconds(delay, "delay")
         self._settle("abandon", Abandonment(delay_ms=delay_ms), error)
 
+    aabandon = async_twin(abandon)
+
+    @has_async_twin
     def reject(
         self, reason: str, description: str = "", *, error: BaseException | str | None = None
     ) -> None:
@@ -253,6 +261,9 @@ class Message(GuardedModel):
             raise ValueError("reason must not be empty: it is the name to search for")
         self._settle("reject", Rejection(reason=reason, description=description), error)
 
+    areject = async_twin(reject)
+
+    @has_async_twin
     def defer(self) -> None:
         """Set the message aside until claim_deferred() claims it by its id.
 
@@ -261,10 +272,16 @@ class Message(GuardedModel):
         """
         self._settle("defer", Deferral())
 
+    adefer = async_twin(defer)
+
+    @has_async_twin
     def explain(self) -> Explanation:
         """Explain why the message has not run, what holds it, or what became of it."""
         return self._manager().explain(self.pk)
 
+    aexplain = async_twin(explain)
+
+    @has_async_twin
     def cancel(self) -> bool:
         """Delete the message if it is scheduled and was never delivered; otherwise return False.
 
@@ -273,6 +290,9 @@ class Message(GuardedModel):
         """
         return self._manager().cancel(self.pk)
 
+    acancel = async_twin(cancel)
+
+    @has_async_twin
     def renew(self, lock_duration: Duration | None = None) -> None:
         """Renew the lease for `lock_duration` (timedelta or seconds), by default the queue's.
 
@@ -281,6 +301,8 @@ class Message(GuardedModel):
         """
         if not self._manager().renew_many([self], lock_duration)[0]:
             raise LockLost(self.queue, self.pk, "renew")
+
+    arenew = async_twin(renew)
 
     def _settle(
         self, verb: LeaseVerb, outcome: Outcome, error: BaseException | str | None = None

@@ -1,4 +1,4 @@
-"""The most common verbs as functions: enqueue, enqueue_many and publish."""
+"""The most common verbs as functions: enqueue, enqueue_many, publish, and their async twins."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Unpack
@@ -23,6 +23,13 @@ def enqueue(
     return _messages(using).enqueue(queue, data, **options)
 
 
+async def aenqueue(
+    queue: str, data: Any, *, using: str | None = None, **options: "Unpack[MessageOptions]"
+) -> "Message":
+    """Run enqueue() from a coroutine; the arguments, result and errors are the same."""
+    return await _messages(using).aenqueue(queue, data, **options)
+
+
 def enqueue_many(
     queue: str,
     items: Iterable[Any],
@@ -38,6 +45,17 @@ def enqueue_many(
     return _messages(using).enqueue_many(queue, items, **common)
 
 
+async def aenqueue_many(
+    queue: str,
+    items: Iterable[Any],
+    *,
+    using: str | None = None,
+    **common: "Unpack[MessageOptions]",
+) -> "list[Message | DuplicateConflict]":
+    """Run enqueue_many() from a coroutine; the arguments, result and errors are the same."""
+    return await _messages(using).aenqueue_many(queue, items, **common)
+
+
 def publish(
     topic: str, data: Any, *, using: str | None = None, **options: "Unpack[MessageOptions]"
 ) -> "list[Message]":
@@ -47,6 +65,13 @@ def publish(
     default comes from the routers.
     """
     return _messages(using).publish(topic, data, **options)
+
+
+async def apublish(
+    topic: str, data: Any, *, using: str | None = None, **options: "Unpack[MessageOptions]"
+) -> "list[Message]":
+    """Run publish() from a coroutine; the arguments, result and errors are the same."""
+    return await _messages(using).apublish(topic, data, **options)
 
 
 def _messages(using: str | None) -> "MessageManager[Message]":

@@ -17,6 +17,7 @@ from ..timing import Duration
 from ..transactions import after_commit, in_callers_transaction, write_transaction
 from ..types import Rejection
 from .any_text import retry_with_any_text
+from .async_twins import async_twin, has_async_twin
 from .base import M, from_rows, from_worker_rows, lock_ms, require_queue
 from .references import naming_references
 from .settle import Settlement, SettleVerbs, restoring_states, settle
@@ -82,6 +83,7 @@ def _is_not_utf8(message: Any) -> bool:
 class ClaimVerbs(SettleVerbs[M]):
     """Claim messages under a lease or for good."""
 
+    @has_async_twin
     @retry_with_any_text
     def claim(
         self,
@@ -118,6 +120,9 @@ class ClaimVerbs(SettleVerbs[M]):
             if messages or not rows:
                 return messages
 
+    aclaim = async_twin(claim)
+
+    @has_async_twin
     @retry_with_any_text
     def claim_deferred(
         self,
@@ -149,6 +154,9 @@ class ClaimVerbs(SettleVerbs[M]):
             )
         return self._readable(rows)
 
+    aclaim_deferred = async_twin(claim_deferred)
+
+    @has_async_twin
     @naming_references
     @retry_with_any_text
     def claim_and_delete(self, queue: str, *, limit: int = 1) -> list[M]:
@@ -164,6 +172,8 @@ class ClaimVerbs(SettleVerbs[M]):
             if not rows:
                 require_queue(connection, queue)
         return from_rows(self.model, self.database, rows)
+
+    aclaim_and_delete = async_twin(claim_and_delete)
 
     def claimable(self) -> set[str]:
         """Return the names of queues that have claimable messages, without the write lock."""

@@ -18,6 +18,7 @@ from ..store import sqlite as store
 from ..store.sqlite.enqueue import Stored
 from ..transactions import after_commit, write_lock, write_transaction
 from ..types import NewMessage
+from .async_twins import async_twin, has_async_twin
 from .base import M, Verbs, duplicate_of, from_stored
 
 CHUNK_ROWS = 1_000
@@ -94,6 +95,7 @@ def _chunks(messages: Sequence[NewMessage]) -> Iterator[list[NewMessage]]:
 class EnqueueVerbs(Verbs[M]):
     """Enqueue and publish messages."""
 
+    @has_async_twin
     def enqueue(self, queue: str, data: Any, **options: Unpack[MessageOptions]) -> M:
         """Store a message in `queue`, in the caller's transaction if there is one.
 
@@ -119,6 +121,9 @@ class EnqueueVerbs(Verbs[M]):
         self._ring_after_commit()
         return self._instance(new, stored, now)
 
+    aenqueue = async_twin(enqueue)
+
+    @has_async_twin
     def enqueue_many(
         self, queue: str, items: Iterable[Any], **common: Unpack[MessageOptions]
     ) -> list[M | DuplicateConflict]:
@@ -145,6 +150,9 @@ class EnqueueVerbs(Verbs[M]):
             for new, result in zip(news, stored, strict=True)
         ]
 
+    aenqueue_many = async_twin(enqueue_many)
+
+    @has_async_twin
     def publish(self, topic: str, data: Any, **options: Unpack[MessageOptions]) -> list[M]:
         """Copy a message into each subscription of `topic` whose filter matches, all or none.
 
@@ -162,6 +170,8 @@ class EnqueueVerbs(Verbs[M]):
             stored = [_stored(connection, new, now) for new in news]
         self._ring_after_commit()
         return [self._instance(new, result, now) for new, result in zip(news, stored, strict=True)]
+
+    apublish = async_twin(publish)
 
     def _new_message(self, queue: str, data: Any, options: MessageOptions) -> NewMessage:
         known = MessageOptions.__annotations__

@@ -6,6 +6,7 @@ from ..arguments import checked_id, checked_integer, checked_text, encode_text, 
 from ..guard import shown
 from ..store import sqlite as store
 from ..types import MAX_INTEGER, Explanation, Page, State
+from .async_twins import async_twin, has_async_twin
 from .base import M, Verbs, from_rows, require_queue
 from .explain import explain
 
@@ -30,12 +31,15 @@ class FindVerbs(Verbs[M]):
         return from_rows(self.model, self.database, rows)
 
     # Overrides Django's explain() of a query, which every query set still has.
+    @has_async_twin
     def explain(self, id: int) -> Explanation:  # type: ignore[override]
         """Return why the message has not run, what holds it, or what became of it.
 
         The cost does not depend on the number of messages. The message may have been deleted.
         """
         return explain(self.connection, id)
+
+    aexplain = async_twin(explain)  # type: ignore[arg-type]
 
     def find(
         self,

@@ -10,6 +10,7 @@ from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
 from ..types import fingerprint
 from .any_text import retry_with_any_text
+from .async_twins import async_twin, has_async_twin
 from .base import M, Verbs
 from .references import naming_references
 
@@ -17,12 +18,16 @@ from .references import naming_references
 class OperationVerbs(Verbs[M]):
     """Cancel a scheduled message, run it now, or release a lease."""
 
+    @has_async_twin
     @naming_references
     def cancel(self, id: int) -> bool:
         """Delete a scheduled message that was never delivered; return False for any other."""
         with write_transaction(self.database) as (connection, _):
             return store.operations.CANCEL.run(connection, id=checked_id(id)) > 0
 
+    acancel = async_twin(cancel)
+
+    @has_async_twin
     def run_now(self, id: int) -> bool:
         """Make a scheduled message claimable; return False if the message is not scheduled.
 
@@ -35,6 +40,9 @@ class OperationVerbs(Verbs[M]):
                 after_commit(self.database, partial(ring_doorbell, self.database))
         return activated
 
+    arun_now = async_twin(run_now)
+
+    @has_async_twin
     @retry_with_any_text
     def release(self, id: int, *, seen: str, reason: str = "released manually") -> bool:
         """End a lease, so that the message can be delivered again at once.
@@ -56,3 +64,5 @@ class OperationVerbs(Verbs[M]):
             released = store.leases.release_lease(connection, id, token, reason=reason, now=now)
             send_released_after_commit(using, released, sender=self.model, now=now, reason=reason)
         return bool(released)
+
+    arelease = async_twin(release)

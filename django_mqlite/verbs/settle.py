@@ -18,6 +18,7 @@ from ..store.sqlite.settle import SettleResult
 from ..timing import MAX_DURATION_MS, Duration, epoch_ms, moment
 from ..transactions import after_commit, write_transaction
 from ..types import Abandonment, Completion, Deferral, Lease, Outcome, Rejection, State
+from .async_twins import async_twin, has_async_twin
 from .base import M, Verbs, lock_ms
 from .references import naming_references
 
@@ -164,6 +165,7 @@ class SettleVerbs(Verbs[M]):
         with restoring_states([settlement]), write_transaction(self.database) as (connection, now):
             return settle(connection, [settlement], now=now)[0]
 
+    @has_async_twin
     @naming_references
     def complete_many(self, messages: Sequence[Any]) -> list[bool]:
         """Complete the messages in one statement; return for each whether its lease still held.
@@ -176,6 +178,9 @@ class SettleVerbs(Verbs[M]):
         with restoring_states(settlements), write_transaction(self.database) as (connection, now):
             return settle(connection, settlements, now=now)
 
+    acomplete_many = async_twin(complete_many)
+
+    @has_async_twin
     def renew_many(
         self,
         messages: Sequence[Any],
@@ -197,6 +202,8 @@ class SettleVerbs(Verbs[M]):
             if message.lease in until:
                 message.locked_until = moment(until[message.lease])
         return [message.lease in until for message in messages]
+
+    arenew_many = async_twin(renew_many)
 
     def renew_leases(
         self,

@@ -157,7 +157,8 @@ def test_every_documented_verb_is_in_the_table():
         for member in members - {"refresh_from_db"}
     }
 
-    assert {verb for verb in verbs if callable(function_of(verb))} <= CALLS.keys()
+    async_twins = {verb for verb in verbs if inspect.iscoroutinefunction(function_of(verb))}
+    assert {verb for verb in verbs if callable(function_of(verb))} - async_twins <= CALLS.keys()
 
 
 @pytest.mark.rule("1.8")
