@@ -25,10 +25,10 @@ class MqliteConfig(AppConfig):
 
     def ready(self) -> None:
         from . import checks, deployment_checks  # noqa: F401, PLC0415 - registers them
-        from .signals import connect_logging  # noqa: PLC0415 - nothing before the apps are ready
+        from .signals import connect_logging  # noqa: PLC0415 - only when the apps are ready
 
         connect_logging()
-        imported_backends()  # the package's own backend registers its queues and message kind
+        imported_backends()  # this package's backend registers its queues and message kind
         pre_migrate.connect(create_schema_without_migrations, sender=self)
         # flush sends post_migrate as well, so tests that truncate keep their queues.
         post_migrate.connect(sync_queues, sender=self)
@@ -59,7 +59,7 @@ def create_schema_without_migrations(*, using: str, **_: Any) -> None:
     if not _has_migrations() and _needs_tables(using):
         state = ProjectState()
         with connections[using].schema_editor() as editor:
-            for migration in _own_migrations():
+            for migration in _package_migrations():
                 state = migration.apply(state, editor)
 
 
@@ -77,8 +77,8 @@ def _needs_tables(using: str) -> bool:
     return Queue._meta.db_table not in connection.introspection.table_names()
 
 
-def _own_migrations() -> Iterator[Migration]:
-    """Yield the package's migrations in order, whatever MIGRATION_MODULES says."""
+def _package_migrations() -> Iterator[Migration]:
+    """Yield the package's migrations in order, regardless of MIGRATION_MODULES."""
     for name in sorted(module.name for module in iter_modules(migrations.__path__)):
         if not name.startswith("_"):
             module = import_module(f"{migrations.__name__}.{name}")

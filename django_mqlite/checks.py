@@ -1,4 +1,4 @@
-"""System checks of settings and database, which report what would break the promises."""
+"""System checks of the settings, the handlers and the database."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -96,7 +96,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
 @with_link
 def check_handlers(**_: Any) -> list[CheckMessage]:
     """Check that the handlers can be imported; a warning, because `migrate` does not need them."""
-    if not is_readable():
+    if not settings_are_valid():
         return []
     try:
         get_handlers()
@@ -117,8 +117,8 @@ def imported_handlers() -> Mapping[str, Handler]:
     return {} if check_handlers() else get_handlers()
 
 
-def is_readable() -> bool:
-    """Return whether check_settings finds no mistake; the other checks need valid settings."""
+def settings_are_valid() -> bool:
+    """Return whether the settings are valid, which the other checks require."""
     return not check_settings()
 
 
@@ -126,7 +126,7 @@ def is_readable() -> bool:
 @with_link
 def check_engine(**_: Any) -> list[CheckMessage]:
     """Check for a recent SQLite and for IMMEDIATE transactions."""
-    if not is_readable():
+    if not settings_are_valid():
         return []
     connection: Any = connections[checked_alias()]
     if connection.vendor != "sqlite":
@@ -145,12 +145,12 @@ def check_engine(**_: Any) -> list[CheckMessage]:
 
 
 def _check_router() -> list[CheckMessage]:
-    wanted, alias = get_settings().database, queue_alias()
-    if wanted in (None, alias):
+    configured, alias = get_settings().database, queue_alias()
+    if configured in (None, alias):
         return []
     return [
         Warning(
-            f"MQLITE['DATABASE'] is {wanted!r}, but the queue's tables are in {alias!r}.",
+            f"MQLITE['DATABASE'] is {configured!r}, but the queue's tables are in {alias!r}.",
             hint="Add 'django_mqlite.routers.MqliteRouter' to DATABASE_ROUTERS.",
             id="mqlite.W005",
         )
@@ -206,12 +206,12 @@ def check_database(databases: Sequence[str] | None = None, **_: Any) -> list[Che
     """Check journal mode, schema and the handlers' queues, if the database may be queried."""
     alias = checked_alias()
     connection = connections[alias]
-    if not is_readable() or connection.vendor != "sqlite" or alias not in (databases or ()):
+    if not settings_are_valid() or connection.vendor != "sqlite" or alias not in (databases or ()):
         return []
     try:
         return [
             *_check_journal_mode(connection),
-            *_check_shape(connection),
+            *_check_schema(connection),
             *_check_handlers(connection),
         ]
     except OperationalError as error:
@@ -238,7 +238,7 @@ def _check_journal_mode(connection: Any) -> list[CheckMessage]:
     ]
 
 
-def _check_shape(connection: Any) -> list[CheckMessage]:
+def _check_schema(connection: Any) -> list[CheckMessage]:
     differences = schema_differences(connection)
     if not differences:
         return []

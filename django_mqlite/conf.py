@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from .guard import shown
+from .guard import safe_repr
 from .names import checked_name, suggestion
 from .timing import milliseconds
 from .types import OrderingMode, QueueConfig
@@ -66,7 +66,7 @@ def _queue_name(name: Any) -> str:
 
 def _alias(value: Any, where: str) -> str | None:
     if value is not None and not (isinstance(value, str) and value):
-        raise ImproperlyConfigured(f"{where} must be an alias of DATABASES, not {shown(value)}")
+        raise ImproperlyConfigured(f"{where} must be an alias of DATABASES, not {safe_repr(value)}")
     return value
 
 
@@ -76,7 +76,7 @@ def _modules(value: Any, where: str) -> tuple[str, ...] | None:
     if not isinstance(value, list | tuple) or not all(map(_is_module_path, value)):
         raise ImproperlyConfigured(
             f"{where} must be a list of modules such as 'shop.handlers', or None for the "
-            f"`handlers` module of each installed app, not {shown(value)}"
+            f"`handlers` module of each installed app, not {safe_repr(value)}"
         )
     return tuple(value)
 
@@ -102,18 +102,18 @@ def queue_columns(options: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _check_names(raw: Any, known: Iterable[str], where: str) -> None:
     if not isinstance(raw, Mapping):
-        raise ImproperlyConfigured(f"{where} must be a dict, not {shown(raw)}")
+        raise ImproperlyConfigured(f"{where} must be a dict, not {safe_repr(raw)}")
     for name in raw:
         if name not in known:
             raise ImproperlyConfigured(
-                f"{where} has no option {shown(name)}{suggestion(name, known)}"
+                f"{where} has no option {safe_repr(name)}{suggestion(name, known)}"
             )
 
 
-def _duration(least: int) -> Callable[[Any, str], int]:
+def _duration(minimum: int) -> Callable[[Any, str], int]:
     def read(value: Any, where: str) -> int:
         try:
-            return milliseconds(value, where, least=least)
+            return milliseconds(value, where, minimum=minimum)
         except (TypeError, ValueError) as error:
             raise ImproperlyConfigured(str(error)) from error
 
@@ -122,25 +122,29 @@ def _duration(least: int) -> Callable[[Any, str], int]:
 
 def _count(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
-        raise ImproperlyConfigured(f"{where} must be an integer of at least 1, not {shown(value)}")
+        raise ImproperlyConfigured(
+            f"{where} must be an integer of at least 1, not {safe_repr(value)}"
+        )
     return value
 
 
 def _bound(read: Callable[[Any, str], int]) -> Callable[[Any, str], int]:
-    """Return a reader for which None means no limit. The row stores -1; 0 means the setting's."""
+    """Return a reader that accepts None for no limit. The row stores -1; 0 means the setting's."""
     return lambda value, where: -1 if value is None else read(value, where)
 
 
 def _flag(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
-        raise ImproperlyConfigured(f"{where} must be True or False, not {shown(value)}")
+        raise ImproperlyConfigured(f"{where} must be True or False, not {safe_repr(value)}")
     return value
 
 
 def _ordering_mode(value: Any, where: str) -> str:
     modes = [mode.value for mode in OrderingMode]
     if value not in modes:
-        raise ImproperlyConfigured(f"{where} must be one of {', '.join(modes)}, not {shown(value)}")
+        raise ImproperlyConfigured(
+            f"{where} must be one of {', '.join(modes)}, not {safe_repr(value)}"
+        )
     return str(value)
 
 
@@ -171,7 +175,7 @@ SETTING_OPTIONS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
 
 
 def sqlite_options(*, timeout: float = 5, synchronous: str = "FULL") -> dict[str, Any]:
-    """Return OPTIONS for `django.db.backends.sqlite3` with which the queue keeps its promises.
+    """Return OPTIONS for `django.db.backends.sqlite3` that make the queue durable and concurrent.
 
     WAL lets readers and a writer work at the same time. IMMEDIATE transactions wait for the write
     lock, up to `timeout` seconds, instead of failing. With `synchronous="FULL"` a committed

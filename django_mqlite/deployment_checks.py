@@ -9,17 +9,24 @@ from django.core.checks import CheckMessage, Tags, Warning, register
 from django.db import connections
 from django.db.utils import OperationalError
 
-from .checks import WAITING_MODES, checked_alias, imported_handlers, is_readable, mode_of, with_link
+from .checks import (
+    WAITING_MODES,
+    checked_alias,
+    imported_handlers,
+    mode_of,
+    settings_are_valid,
+    with_link,
+)
 from .conf import get_settings
 from .doorbell import database_path
 from .store import sqlite as store
 
-SHORTEST_TIMEOUT = 2.0
+MIN_TIMEOUT = 2.0
 """Seconds: a reaper or purge batch can hold the write lock for a fraction of a second."""
 
 OFF = 0
 
-NETWORK = frozenset(
+NETWORK_FILE_SYSTEMS = frozenset(
     {
         "9p", "acfs", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph",
         "fuse.cephfs", "fuse.davfs2", "fuse.glusterfs", "fuse.grpcfuse",
@@ -35,7 +42,7 @@ NETWORK = frozenset(
 @with_link
 def check_deployment(**_: Any) -> list[CheckMessage]:
     """Run the checks that do not open the database."""
-    if not is_readable():
+    if not settings_are_valid():
         return []
     connection: Any = connections[checked_alias()]
     if connection.vendor != "sqlite":
@@ -55,7 +62,7 @@ def check_synchronous(databases: Sequence[str] | None = None, **_: Any) -> list[
     """Warn if an acknowledged commit may not be on the disk."""
     alias = checked_alias()
     connection = connections[alias]
-    if not is_readable() or connection.vendor != "sqlite" or alias not in (databases or ()):
+    if not settings_are_valid() or connection.vendor != "sqlite" or alias not in (databases or ()):
         return []
     try:
         facts = store.database_file.file_facts(connection)
@@ -89,7 +96,7 @@ def _check_atomic_requests(connection: Any) -> Iterator[CheckMessage]:
 
 def _check_timeout(connection: Any) -> Iterator[CheckMessage]:
     timeout = float(connection.get_connection_params().get("timeout", 5.0))
-    if timeout < SHORTEST_TIMEOUT:
+    if timeout < MIN_TIMEOUT:
         yield Warning(
             f"Database {connection.alias!r} waits at most {timeout:g} s for another writer: "
             'a short burst of writes is enough to raise "database is locked".',
@@ -104,7 +111,7 @@ def _check_directory(alias: str) -> Iterator[CheckMessage]:
         return
     directory = path.resolve().parent
     kind = file_system_of(directory)
-    if kind in NETWORK:
+    if kind in NETWORK_FILE_SYSTEMS:
         yield Warning(
             f"Database {alias!r} is on a network file system ({kind}): SQLite's locks and its "
             "write-ahead log do not work across machines, and the file can be damaged.",
@@ -145,7 +152,7 @@ def _is_same(file: Path, other: Path | None) -> bool:
 
 
 def file_system_of(directory: Path) -> str:
-    """Return the type of the file system that the directory is on, or '' if it is unknown."""
+    """Return the type of the directory's file system, or '' if it is unknown."""
     import psutil  # noqa: PLC0415 - web processes import this module without running its checks
 
     mounted = {

@@ -1,4 +1,4 @@
-"""Diagnose a database: the health of its queues, the system checks, the file, and what to do.
+"""Diagnosis of a database: the health of its queues, the system checks and the file.
 
 health() is quick and meant for monitoring systems; diagnose() runs every check. Both only read.
 This module is above the verbs, because a diagnosis includes the system checks.
@@ -23,7 +23,7 @@ LARGE_WAL = 128 * 1024 * 1024
 """Bytes: twice sqlite_options()'s `journal_size_limit`, to which checkpoints truncate the log."""
 
 RESTART_MS = 15_000
-"""The time for which due messages may have no worker, for example during a deployment."""
+"""How long due messages may have no worker, for example during a deployment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,8 @@ def health(using: str, *, max_age_ms: int) -> Health:
     """Return the health of the queues and their file.
 
     Problems are: due messages that no worker serves, messages of any priority that have been due
-    for longer than `max_age_ms`, and a large write-ahead log. Paused queues are left out,
-    because their messages are meant to wait.
+    for longer than `max_age_ms`, and a large write-ahead log. Paused queues are
+    ignored, because their messages are meant to wait.
     """
     now = timing.now_ms()
     workers = [worker for worker in live_workers(using) if worker.queues]
@@ -78,8 +78,8 @@ def _queue_problems(
     ages: dict[str, int], workers: list[WorkerRecord], *, max_age_ms: int
 ) -> Iterator[str]:
     for queue, age in ages.items():
-        served = any(queue in worker.queues for worker in workers)
-        if not served and age > min(max_age_ms, RESTART_MS):
+        is_served = any(queue in worker.queues for worker in workers)
+        if not is_served and age > min(max_age_ms, RESTART_MS):
             yield f"Queue {queue} has due messages, but no live worker serves it."
         elif age > max_age_ms:
             yield f"Queue {queue} has had a due message for {age / 1000:.0f} s."
@@ -90,7 +90,7 @@ def _wal_problems(size: int) -> Iterator[str]:
         yield f"The write-ahead log is {size:,} bytes long."
 
 
-MANY_FREE_PAGES = 0.25
+FREE_PAGES_RATIO = 0.25
 LARGE_FILE = 64 * 1024 * 1024
 """Bytes: free pages of a smaller file are not worth a warning."""
 
@@ -180,12 +180,12 @@ def _wal_findings(file: Storage) -> Iterator[Finding]:
             id="large_wal",
             text=problem,
             advice="A long read transaction prevents checkpoints: end long transactions and close "
-            "forgotten shells.",
+            "unused shells.",
         )
 
 
 def _page_findings(file: Storage) -> Iterator[Finding]:
-    if file.size > LARGE_FILE and file.free > file.size * MANY_FREE_PAGES:
+    if file.size > LARGE_FILE and file.free > file.size * FREE_PAGES_RATIO:
         command = "`manage.py mqlite vacuum`"
         if not file.incremental:
             command = "`manage.py mqlite vacuum --full` (blocks writers)"
@@ -206,8 +206,8 @@ def _disk_findings(file: Storage) -> Iterator[Finding]:
             level="warning",
             id="low_disk_space",
             text=f"The disk has {free:,} bytes left, less than the file's {file.size:,} bytes.",
-            advice="Free space: a full disk stops every enqueue, and a backup or a full vacuum "
-            "needs as much space as the file.",
+            advice="Free disk space: a full disk makes every enqueue fail, and a backup or a full "
+            "vacuum needs as much space as the file.",
         )
 
 

@@ -21,11 +21,11 @@ class Restorable(Exception):
 
 
 class MqliteError(Restorable):
-    """Base of every error this package raises on purpose."""
+    """Base class of the errors that this package raises."""
 
 
 class QueueNotFound(MqliteError):
-    """No such queue in this database; nothing was written and none is created on the fly."""
+    """The queue does not exist. Nothing was written, and no queue is created automatically."""
 
     def __init__(self, queue: str, known: Iterable[str] = ()) -> None:
         self.queue = queue
@@ -50,9 +50,9 @@ class MessageTooLarge(MqliteError):
 
 
 class GroupRequired(MqliteError):
-    """A group_fifo queue orders by group, so every message of it needs a `group_id`.
+    """A group_fifo queue orders messages by group, so each message needs a `group_id`.
 
-    `dead_letter` is the id of the one that cannot be redriven into it, None for a new message.
+    `dead_letter` is the id of the dead letter that cannot be redriven, None for a new message.
     """
 
     def __init__(self, queue: str, *, dead_letter: int | None = None) -> None:
@@ -62,12 +62,12 @@ class GroupRequired(MqliteError):
             f"Queue {queue!r} is group_fifo: pass group_id=…."
             if dead_letter is None
             else f"Queue {queue!r} is group_fifo, and dead letter #{dead_letter} has no group_id: "
-            "redrive it into another queue, or leave it out."
+            "redrive it into another queue, or exclude it."
         )
 
 
 class PriorityRefused(MqliteError):
-    """A priority would overtake, so it contradicts a `group_id` and a strict_fifo queue."""
+    """A priority would break the order that a `group_id` or a strict_fifo queue promises."""
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
@@ -78,11 +78,10 @@ class PriorityRefused(MqliteError):
 
 
 class DuplicateConflict(MqliteError):
-    """The key was used within the queue's window for other data: one of the two is a mistake.
+    """The key was already used for different data within the queue's deduplication window.
 
-    The data is the body with its content type, and of a task the function too.
-
-    `original` is the id of the message that was stored under the key.
+    The data is the body, its content type and, for a task, the path of its function. `original` is
+    the id of the message that was stored with the key.
     """
 
     def __init__(self, queue: str, message_id: str | None, original: int) -> None:
@@ -90,25 +89,25 @@ class DuplicateConflict(MqliteError):
         self.message_id = message_id
         self.original = original
         super().__init__(
-            f"Queue {queue!r} has seen message_id {message_id!r} with other data, as message "
-            f"#{original}. Use a message_id of its own for each message."
+            f"Queue {queue!r} already received message_id {message_id!r} with different data, as "
+            f"message #{original}. Use a different message_id for each message."
         )
 
 
 class NameConflict(MqliteError):
-    """Queues, subscriptions and topics share one namespace, and this name is taken in it."""
+    """Queues, subscriptions and topics share one namespace, and this name is taken."""
 
     def __init__(self, name: str, taken_by: str) -> None:
         self.name = name
         super().__init__(
-            f"The name {name!r} is taken by {taken_by}; choose another one. The queue of a "
-            "subscription is not declared in MQLITE['QUEUES'] as well: Queue.objects.configure() "
-            "gives it options."
+            f"The name {name!r} is taken by {taken_by}; choose another one. To configure the "
+            "queue of a subscription, call Queue.objects.configure() instead of declaring it in "
+            "MQLITE['QUEUES']."
         )
 
 
 class TopicNotFound(MqliteError):
-    """No subscription names this topic, so there is nobody to publish to."""
+    """The topic has no subscription, so there is no queue to publish to."""
 
     def __init__(self, topic: str, known: Iterable[str] = ()) -> None:
         self.topic = topic
@@ -156,7 +155,7 @@ class MessageReferenced(MqliteError):
 
 
 class TransactionRefused(MqliteError):
-    """Claiming inside the caller's atomic() would let a rollback undo a lease already at work."""
+    """claim() was called inside atomic(), where a rollback would undo a lease that is in use."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -236,7 +235,7 @@ class WorkerDied(MqliteError):
 
 
 class SchemaVersionMismatch(MqliteError):
-    """The tables in the database belong to a newer release that this code cannot work with."""
+    """The tables in the database belong to a newer release, which this code does not support."""
 
     def __init__(self, found: str, expected: str) -> None:
         self.found = found
@@ -274,7 +273,7 @@ class Retry(Restorable):
 MAX_TEXT = 1_000
 MAX_TRACEBACK = 8_000
 MAX_FRAMELESS = 2_000
-"""Characters of a traceback between two frames: messages, notes, and what caused what."""
+"""Characters of a traceback between two frames: messages, notes and chained causes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,19 +286,19 @@ class ErrorDetails:
     short: str
 
 
-def failure(error: BaseException | str, **facts: Any) -> str:
-    """Return a JSON object of class path, message, traceback and `facts`, of limited size."""
-    return remembered(describe_error(error), **facts)
+def failure_json(error: BaseException | str, **facts: Any) -> str:
+    """Return an error as JSON: class path, message, traceback and `facts`, of limited size."""
+    return details_json(describe_error(error), **facts)
 
 
-def remembered(error: ErrorDetails, **facts: Any) -> str:
-    """Return the same for an error that has been described."""
+def details_json(error: ErrorDetails, **facts: Any) -> str:
+    """Return an error that describe_error() has described as JSON, with `facts`."""
     texts = {"class": error.kind, "message": error.message, "traceback": error.traceback}
     return json.dumps(texts | facts)
 
 
 def describe_error(error: BaseException | str) -> ErrorDetails:
-    """Return the texts of the error. Its `__str__` is foreign code: hold no transaction.
+    """Return the texts of the error. Call this outside a transaction: `__str__` is foreign code.
 
     Never raises: a broken `__str__`, NUL, lone surrogates or ten megabytes of text must not keep a
     message from being settled.
@@ -311,8 +310,8 @@ def describe_error(error: BaseException | str) -> ErrorDetails:
         trace = call_guarded(lambda: _traceback_of(error), _broken("traceback"))
     text = storable(error)
     short = f"{name}: {text}" if kind else text
-    cut = _clean(_end(trace, MAX_TRACEBACK))
-    return ErrorDetails(kind=kind, message=text, traceback=cut, short=short)
+    tail = _clean(_end(trace, MAX_TRACEBACK))
+    return ErrorDetails(kind=kind, message=text, traceback=tail, short=short)
 
 
 def is_error(error: object) -> TypeGuard[BaseException]:
@@ -322,7 +321,7 @@ def is_error(error: object) -> TypeGuard[BaseException]:
 
 def _class_path(kind: type) -> str:
     """Return the dotted path of the class."""
-    return _exact(f"{kind.__module__}.{kind.__qualname__}")
+    return _plain_str(f"{kind.__module__}.{kind.__qualname__}")
 
 
 KINDS = {
@@ -331,11 +330,11 @@ KINDS = {
 }
 
 
-def failures(errors: Any) -> list[Mapping[str, Any]]:
-    """Return the failures that the column `errors` holds, of whatever shape it is.
+def stored_failures(errors: Any) -> list[Mapping[str, Any]]:
+    """Return the failures in the column `errors`, even if another program wrote it.
 
-    What another program has written in the place of a failure is the message of one; facts of the
-    wrong type are left out.
+    A value that is not an object becomes the message of a failure; facts of the wrong type are
+    dropped.
     """
     if errors is None:
         return []
@@ -351,12 +350,12 @@ def _failure(error: Any) -> Mapping[str, Any]:
 
 
 def format_error(error: Mapping[str, Any]) -> str:
-    """Return the class path and message of a stored error, as far as it has them."""
+    """Return the class path and message of a stored error, if it has them."""
     return ": ".join(str(error[key]) for key in ("class", "message") if error.get(key))
 
 
 def is_interruption(error: Mapping[str, Any]) -> bool:
-    """Return whether the delivery was ended by its worker, and did not fail."""
+    """Return whether the worker interrupted the delivery, so that it did not fail."""
     return str(error.get("class", "")).endswith(".Interrupted")
 
 
@@ -367,19 +366,19 @@ def storable(text: object) -> str:
 
 def text_of(error: object) -> str:
     """Return the text of the error, even if its `__str__` raises."""
-    return call_guarded(lambda: _exact(str(error)), _broken("__str__"))
+    return call_guarded(lambda: _plain_str(str(error)), _broken("__str__"))
 
 
-def _exact(text: str) -> str:
+def _plain_str(text: str) -> str:
     """Return a plain `str`: `__str__` may return a subclass with its own methods."""
     return str.__str__(text)
 
 
 def _traceback_of(error: BaseException) -> str:
-    """Format the traceback with every message cut, so that none takes the place of the frames."""
-    lines = [_cut_line(_exact(line)) for line in traceback.format_exception(error)]
+    """Format the traceback with each message truncated, so that the frames remain."""
+    lines = [_truncate_line(_plain_str(line)) for line in traceback.format_exception(error)]
     return "".join(
-        "".join(part) if are_frames else _cut_line("".join(part), MAX_FRAMELESS)
+        "".join(part) if are_frames else _truncate_line("".join(part), MAX_FRAMELESS)
         for are_frames, part in groupby(lines, key=_is_frame)
     )
 
@@ -388,7 +387,7 @@ def _is_frame(line: str) -> bool:
     return line.lstrip(" |").startswith('File "')
 
 
-def _cut_line(line: str, length: int = MAX_TEXT) -> str:
+def _truncate_line(line: str, length: int = MAX_TEXT) -> str:
     return line if len(line) <= length else _start(line, length) + "\n"
 
 
@@ -406,5 +405,5 @@ def _start(text: str, length: int) -> str:
 
 
 def _end(text: str, length: int) -> str:
-    """Return the end, because the last frames name the place of the error."""
+    """Return the end, because the last frames show where the error was raised."""
     return text if len(text) <= length else "… " + text[-length:]

@@ -14,8 +14,8 @@ from .timing import MAX_DURATION_MS, epoch_ms, milliseconds, moment
 class DocumentField(models.JSONField):
     """A JSON document; its value is the text if Python cannot parse it.
 
-    SQLite accepts documents that Python refuses, such as a number of 5,000 digits, and one of them
-    must not make a whole list of rows unreadable.
+    SQLite accepts documents that Python rejects, such as a number of 5,000 digits. One such
+    document must not make a list of rows fail.
     """
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
@@ -61,7 +61,7 @@ class EpochMillisecondsField(models.Field):  # type: ignore[type-arg]
 
 
 class SecondsField(forms.FloatField):
-    """A form field that shows seconds and whose value is in whole milliseconds."""
+    """A form field that shows seconds and returns whole milliseconds."""
 
     def prepare_value(self, value: Any) -> Any:
         return value / 1000 if isinstance(value, int) else value
@@ -74,14 +74,14 @@ class SecondsField(forms.FloatField):
 
 
 class MillisecondsField(models.BigIntegerField):  # type: ignore[type-arg]
-    """A duration of at least `least` milliseconds; forms show it in seconds."""
+    """A duration of at least `minimum` milliseconds; forms show it in seconds."""
 
     description = "Duration in milliseconds"
 
-    def __init__(self, *args: Any, least: int = 0, **options: Any) -> None:
+    def __init__(self, *args: Any, minimum: int = 0, **options: Any) -> None:
         super().__init__(*args, **options)
         # Only forms use it, so it is not part of the migration state.
-        self.least = least
+        self.minimum = minimum
 
     def get_internal_type(self) -> str:
         return "BigIntegerField"
@@ -91,7 +91,7 @@ class MillisecondsField(models.BigIntegerField):  # type: ignore[type-arg]
         return super().formfield(
             **{
                 "label": format_lazy("{} (s)", capfirst(self.verbose_name)),
-                "min_value": self.least / 1000,
+                "min_value": self.minimum / 1000,
                 "max_value": MAX_DURATION_MS / 1000,
                 **options,
             }

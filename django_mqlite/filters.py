@@ -1,9 +1,9 @@
 """Subscription filters: CEL expressions over a message's properties, never its body.
 
 CEL, the Common Expression Language, has no side effects, and its only loops are macros over a
-list. Loops inside loops are refused, and so is what builds large values, because a filter runs in
-publish(), in the application's requests. Compiled by the library `common-expression-language`, the
-extra [filters].
+list. Nested loops and expressions that build large values are rejected, because filters run in
+publish(), in the application's requests. The library `common-expression-language` compiles them; it
+is installed with the extra [filters].
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from .guard import shown
+from .guard import safe_repr
 from .timing import moment
 from .types import NewMessage
 
@@ -23,17 +23,17 @@ logger = logging.getLogger("django_mqlite")
 MAX_FILTER = 4_096
 
 MAX_ADDITIONS = 32
-"""`+` also joins texts and lists, so a filter could build large ones out of a small message."""
+"""Limit of `+`, which also joins strings and lists, so that no filter builds large values."""
 
 MACROS = frozenset({"all", "exists", "exists_one", "existsOne", "filter"})
-"""Loops over a list, with a variable of their own: `subject_parts.exists(part, part == "paid")`."""
+"""Loops over a list, with a loop variable: `subject_parts.exists(part, part == "paid")`."""
 
 METHODS = MACROS | {
     *("contains", "endsWith", "matches", "size", "startsWith"),
     *("getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getMonth"),
     *("getHours", "getMilliseconds", "getMinutes", "getSeconds"),
 }
-"""Called on a value: `subject.startsWith("order.")`."""
+"""Functions called on a value: `subject.startsWith("order.")`."""
 
 FUNCTIONS = frozenset(
     {
@@ -41,7 +41,7 @@ FUNCTIONS = frozenset(
         *("type", "uint"),
     }
 )
-"""Called by themselves: `size(subject_parts)`."""
+"""Functions called without one: `size(subject_parts)`."""
 
 TEXT = re.compile(
     r"""
@@ -57,9 +57,9 @@ TEXT = re.compile(
 BRACKET = re.compile(
     r"(?:(?P<dot>\.?)\s*\b(?P<name>[A-Za-z_]\w*)\s*)?\((?:\s*(?P<first>\w+)\s*,)?|[\[{)\]}]"
 )
-"""A bracket; that of a call with its name and, if it is a name, its first argument."""
+"""A bracket. For a call, also its name and its first argument if that is an identifier."""
 
-NAMES = frozenset(
+VARIABLES = frozenset(
     {
         "subject",
         "subject_parts",
@@ -80,35 +80,35 @@ NAMES = frozenset(
 def check_filter(expression: str) -> None:
     """Raise ValueError if the expression is not a valid filter; '' matches everything."""
     if not isinstance(expression, str):
-        raise TypeError(f"filter must be a CEL expression, not {shown(expression)}")
+        raise TypeError(f"filter must be a CEL expression, not {safe_repr(expression)}")
     if len(expression) > MAX_FILTER:
         raise ValueError(f"filter must have at most {MAX_FILTER} characters, not {len(expression)}")
     if expression:
         compiled(expression)
 
 
-def matches(expression: str, names: dict[str, Any], *, subscription: str) -> bool:
-    """Return whether the filter matches the message. A filter that fails is logged as no match."""
+def matches(expression: str, variables: dict[str, Any], *, subscription: str) -> bool:
+    """Return whether the filter matches the message; log an error in it and return False."""
     try:
-        return evaluate(expression, names)
+        return evaluate(expression, variables)
     except ImproperlyConfigured:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever a filter does, the others are published to
+    except Exception as error:  # noqa: BLE001 - a failing filter must not stop the publish
         logger.warning("The filter of subscription %s failed: %s", subscription, error)
         return False
 
 
-def evaluate(expression: str, names: dict[str, Any]) -> bool:
+def evaluate(expression: str, variables: dict[str, Any]) -> bool:
     """Return whether the filter matches the message, or raise the error of the expression."""
     if not expression:
         return True
-    result = compiled(expression).execute(names)
+    result = compiled(expression).execute(variables)
     if not isinstance(result, bool):
         raise TypeError(f"the result is {result!r:.100}, not true or false")
     return result
 
 
-def names_of(message: NewMessage, *, now: int) -> dict[str, Any]:
+def filter_variables(message: NewMessage, *, now: int) -> dict[str, Any]:
     """Return the variables of a filter for this message. Missing texts are ''."""
     properties = json.loads(message.properties or "{}")
     subject = message.subject or ""
@@ -135,17 +135,17 @@ def compiled(expression: str) -> Any:
         program = _cel().compile(expression)
     except ValueError as error:
         raise ValueError(
-            f"filter {shown(expression)} is not a valid CEL expression: {error!s:.300}"
+            f"filter {safe_repr(expression)} is not a valid CEL expression: {error!s:.300}"
         ) from error
     code = TEXT.sub(" ", expression)
     if code.count("+") > MAX_ADDITIONS:
         raise ValueError(f"A filter has at most {MAX_ADDITIONS} additions, not {code.count('+')}.")
     bound = _loop_variables(code)
-    unknown = sorted(set(program.variables()) - NAMES - bound)
+    unknown = sorted(set(program.variables()) - VARIABLES - bound)
     if unknown:
         raise ValueError(
-            f"filter {shown(expression)} uses {', '.join(unknown):.100}; the variables are "
-            f"{', '.join(sorted(NAMES))}."
+            f"filter {safe_repr(expression)} uses {', '.join(unknown):.100}; the variables are "
+            f"{', '.join(sorted(VARIABLES))}."
         )
     return program
 
@@ -153,7 +153,7 @@ def compiled(expression: str) -> Any:
 def _loop_variables(code: str) -> set[str]:
     """Return the variables of macros. Raises ValueError for unknown functions and nested loops."""
     variables: set[str] = set()
-    open_brackets: list[bool] = []  # whether each is a macro's
+    open_brackets: list[bool] = []  # True for the bracket of a macro
     for bracket in BRACKET.finditer(code):
         if bracket[0] in (")", "]", "}"):
             open_brackets.pop()

@@ -20,11 +20,11 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 def state_label(state: str) -> str:
-    """Return the name of a state, or a value that another program wrote as it is."""
+    """Return the label of a state; return an unknown value unchanged."""
     return str(STATES[State(state)]) if state in STATES else state
 
 
-def length(ms: int) -> str:
+def format_duration(ms: int) -> str:
     """Return a duration in at most two units, rounded down: 14 s, 3 min 20 s, 5 h, 12 d 3 h."""
     ms = abs(ms)
     if ms < MINUTE:
@@ -35,13 +35,13 @@ def length(ms: int) -> str:
         (ms % HOUR // MINUTE, _("%(count)s min")),
         (ms % MINUTE // SECOND, _("%(count)s s")),
     )
-    first = next(place for place, (count, _unit) in enumerate(parts) if count)
+    first = next(index for index, (count, _unit) in enumerate(parts) if count)
     return " ".join(unit % {"count": count} for count, unit in parts[first : first + 2] if count)
 
 
-def time_of(ms: int, *, now: int) -> str:
+def format_time(ms: int, *, now: int) -> str:
     """Return a time such as 12:30:05 (in 14 s), with the date if it is not today."""
     at, today = localtime(moment(ms) or EPOCH), localtime(moment(now) or EPOCH).date()
     text = f"{at:%H:%M:%S}" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S}"
     template = _("%(time)s (in %(length)s)") if ms > now else _("%(time)s (%(length)s ago)")
-    return template % {"time": text, "length": length(ms - now)}
+    return template % {"time": text, "length": format_duration(ms - now)}

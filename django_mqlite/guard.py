@@ -1,8 +1,8 @@
-"""Guarded calls of foreign code: what it raises is handled or logged, and never propagated.
+"""Guarded calls of foreign code: its exceptions are handled or logged, and never propagated.
 
-Foreign code is what a project may have written: properties and `__str__` of exceptions, signal
-receivers, `from_db()`, log handlers. The threads that settle, claim and renew leases call it only
-under a guard, because one exception there would stop every handler of the worker.
+Foreign code is code of the project: properties and `__str__` of exceptions, signal receivers,
+`from_db()`, log handlers. The threads that claim messages and settle and renew leases call it only
+with a guard, because an exception there would stop all handlers of the worker.
 """
 
 import contextlib
@@ -27,16 +27,18 @@ def call_guarded(function: Callable[[], T], on_error: Callable[[BaseException], 
 
 
 def run_guarded(function: Callable[[], object]) -> None:
-    """Call `function`, ignore its result and log what it raises."""
+    """Call `function` and ignore its result; log any exception."""
 
     def log(error: BaseException) -> None:
-        logger.error("a listener raised %s; it is ignored", type(error).__name__, exc_info=error)
+        logger.error(
+            "a listener raised %s; the error is ignored", type(error).__name__, exc_info=error
+        )
 
     call_guarded(function, log)
 
 
-def shown(value: object) -> str:
-    """Return the `repr` of a value for the text of an error, whatever its `__repr__` does."""
+def safe_repr(value: object) -> str:
+    """Return the `repr` of a value for an error message, even if its `__repr__` raises."""
     return call_guarded(lambda: str.__str__(repr(value))[:100], lambda error: _kind(value))
 
 
@@ -45,7 +47,7 @@ def _kind(value: object) -> str:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return True if the error is Ctrl-C, which passes every guard.
+    """Return True if the error is Ctrl-C, which is always propagated.
 
     A worker handles SIGINT itself, so there a KeyboardInterrupt was raised by foreign code.
     """

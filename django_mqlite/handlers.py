@@ -19,8 +19,8 @@ HandlerFunction = Callable[[Any], Awaitable[object] | object]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Place(NamedTuple):
-    """The line that registered a handler, and the execution of the module that it belongs to."""
+class SourceLocation(NamedTuple):
+    """The line that registered a handler, and the import or reload of its module."""
 
     file: str
     line: int
@@ -38,7 +38,9 @@ class Handler:
     function: HandlerFunction
     atomic: bool = False
     timeout_ms: int | None = None
-    place: Place = field(default=Place("?", 0, None), compare=False, repr=False)
+    location: SourceLocation = field(
+        default=SourceLocation("?", 0, None), compare=False, repr=False
+    )
     is_async: bool = field(init=False)
     """True if the handler runs in the event loop instead of a thread. Stored for speed."""
 
@@ -47,14 +49,14 @@ class Handler:
 
     @property
     def path(self) -> str:
-        """The dotted path of the function, for texts."""
+        """The dotted path of the function, for messages to the user."""
         return f"{self.function.__module__}.{getattr(self.function, '__qualname__', '?')}"
 
     @property
     def is_generator(self) -> bool:
         """True if the handler is a generator function: calling it would not run its body."""
-        of_class = type(self.function).__call__
-        return is_generator_function(self.function) or is_generator_function(of_class)
+        call_method = type(self.function).__call__
+        return is_generator_function(self.function) or is_generator_function(call_method)
 
 
 def is_generator_function(function: object) -> bool:
@@ -99,7 +101,7 @@ def handler(
         raise ImproperlyConfigured(f"write @handler('queue-name'), not @handler({queue!r})")
     timeout_ms = None
     if timeout is not None:
-        timeout_ms = milliseconds(timeout, "timeout", least=1)
+        timeout_ms = milliseconds(timeout, "timeout", minimum=1)
 
     def register(function: F) -> F:
         new = Handler(
@@ -107,7 +109,7 @@ def handler(
             function=function,
             atomic=atomic,
             timeout_ms=timeout_ms,
-            place=_registering_place(),
+            location=_registering_location(),
         )
         if new.is_generator:
             raise ImproperlyConfigured(
@@ -121,9 +123,9 @@ def handler(
         old = _handlers.get(queue)
         if old is not None and not _replaces(new, old):
             raise ImproperlyConfigured(
-                f"Queue {queue!r} has two handlers, {old.path} ({old.place}) and {new.path} "
-                f"({new.place}). If several must handle the same event, publish it to a topic and "
-                "create a subscription for each."
+                f"Queue {queue!r} has two handlers, {old.path} ({old.location}) and {new.path} "
+                f"({new.location}). If several must handle the same event, publish it to a topic "
+                "and create a subscription for each."
             )
         _handlers[queue] = new
         return function
@@ -131,8 +133,8 @@ def handler(
     return register
 
 
-def _registering_place() -> Place:
-    """Return the line of the module that is being imported, below any other decorators.
+def _registering_location() -> SourceLocation:
+    """Return the line of the module that is being imported, even below other decorators.
 
     Each import and each reload of a module has its own spec.
     """
@@ -143,33 +145,33 @@ def _registering_place() -> Place:
     if frame is None or not _is_imported(frame.f_globals):
         frame = caller
     execution = frame.f_globals.get("__spec__") or frame.f_globals
-    return Place(frame.f_code.co_filename, frame.f_lineno, execution)
+    return SourceLocation(frame.f_code.co_filename, frame.f_lineno, execution)
 
 
 def _is_imported(module: Mapping[str, Any]) -> bool:
-    """Return False for the main program and executed text, which are below every later call."""
+    """Return False for the main program and executed text, which are on the stack of every call."""
     return bool(module.get("__spec__")) and module.get("__name__") != "__main__"
 
 
 def _replaces(new: Handler, old: Handler) -> bool:
-    """Return whether this is the old handler: the same function, or its module imported again.
+    """Return whether `new` is `old`, registered again by an import or reload of its module.
 
     The path is not enough: functions behind one decorator share the path of its wrapper.
     """
     if new.function is old.function:
         return True
-    is_reload = new.place.execution is not old.place.execution
-    return is_reload and new.place.file == old.place.file and new.path == old.path
+    is_reload = new.location.execution is not old.location.execution
+    return is_reload and new.location.file == old.location.file and new.path == old.path
 
 
 def get_handlers() -> Mapping[str, Handler]:
     """Return every handler by queue, after importing the modules of MQLITE['HANDLERS'].
 
-    By default those are each installed app's `handlers` module. The modules that messages of other
-    kinds need are imported as well. Raises HandlersNotImported.
+    The default is the `handlers` module of each installed app. The modules that the registered
+    message kinds need are imported too. Raises HandlersNotImported.
     """
-    named = get_settings().handlers
-    import_modules(modules_of_apps("handlers") if named is None else named)
+    modules = get_settings().handlers
+    import_modules(modules_of_apps("handlers") if modules is None else modules)
     for kind in _kinds.values():
         kind.discover()
     return dict(_handlers)
@@ -190,15 +192,15 @@ def import_modules(modules: Iterable[str]) -> None:
         try:
             import_module(module)
         except (Exception, SystemExit) as error:  # a script may exit
-            raise HandlersNotImported(_cause(module, error)) from error
+            raise HandlersNotImported(_import_error_text(module, error)) from error
 
 
-def _cause(module: str, error: BaseException) -> str:
+def _import_error_text(module: str, error: BaseException) -> str:
     app = apps.get_containing_app_config(module)
-    of_app = f" of app {app.label!r}" if app else ""
-    place = _failing_line(module, error)
-    at = f" at {place}" if place else ""
-    return f"Module {module!r}{of_app} cannot be imported: {type(error).__name__}{at}: {error}"
+    app_text = f" of app {app.label!r}" if app else ""
+    line = _failing_line(module, error)
+    at = f" at {line}" if line else ""
+    return f"Module {module!r}{app_text} cannot be imported: {type(error).__name__}{at}: {error}"
 
 
 def _failing_line(module: str, error: BaseException) -> str | None:
@@ -213,10 +215,10 @@ def _failing_line(module: str, error: BaseException) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageKind:
-    """A kind of messages, known by their content type, that any queue can have: tasks.
+    """A kind of message, such as tasks, that is identified by its content type in any queue.
 
-    `queues` returns the queues that they need and that a worker serves by default. `handler_of`
-    must not raise: the handler that it returns raises what is wrong with a message.
+    `queues` returns the queues that the kind needs and that a worker serves by default.
+    `handler_of` must not raise: the handler that it returns raises the error of a bad message.
     """
 
     content_type: str
@@ -245,10 +247,10 @@ def handler_of(message: Any, handlers: Mapping[str, Handler]) -> Handler:
     kind = _kinds.get(message.content_type or "")
     if kind is not None:
         return kind.handler_of(message)
-    return handlers.get(message.queue) or Handler(queue=message.queue, function=_refuse)
+    return handlers.get(message.queue) or Handler(queue=message.queue, function=_raise_no_handler)
 
 
-def _refuse(message: Any) -> None:
+def _raise_no_handler(message: Any) -> None:
     raise NoHandler(message.queue, message.content_type)
 
 

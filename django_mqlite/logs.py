@@ -14,7 +14,7 @@ class CurrentMessage(NamedTuple):
 
     @classmethod
     def of(cls, message: Any) -> Self:
-        """Return the names of a message in logs."""
+        """Return the identifiers of the message."""
         return cls(message.queue, message.pk, message.message_id)
 
 
@@ -24,7 +24,7 @@ current_message: ContextVar[CurrentMessage | None] = ContextVar("current_message
 class MessageFilter(logging.Filter):
     """Add `queue`, `id` and `message_id` of the current message to every record.
 
-    They are None outside a handler. Every record passes. Name the filter in LOGGING,
+    They are None outside a handler. No record is dropped. Add the filter to LOGGING,
     `{"filters": {"mqlite": {"()": "django_mqlite.logs.MessageFilter"}}, …}`, and in the log
     handlers whose format shows these attributes.
     """

@@ -2,9 +2,9 @@
 
 Each verb is a method of the class that a manager inherits from `django_mqlite.verbs`. A verb opens
 a write transaction, or a savepoint in the caller's transaction, takes the time under the write
-lock, runs the statements of the store, and sends signals after the commit.
+lock, executes the statements of the store, and sends signals after the commit.
 
-Verbs run on the database that the routers give for writing. `db_manager(alias)` chooses another.
+Verbs run on the database that the routers choose for writing. `db_manager(alias)` chooses another.
 """
 
 from django.db import models
@@ -37,7 +37,7 @@ class DeadLetterManager(DeadLetterVerbs[M]):
     """Inspect, redrive and purge dead letters: `DeadLetter.objects`.
 
     - Inspect: peek()
-    - Put back to work: redrive() by id, redrive_queue() by queue, age and reason
+    - Redrive: redrive() by id, redrive_queue() by queue, age and reason
     - Delete: purge() by id, purge_queue() by queue, age and reason
     """
 

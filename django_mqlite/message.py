@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack
 
 from .arguments import checked_integer, checked_text, encode_text, optional_text
 from .exceptions import MessageTooLarge, PriorityRefused
-from .guard import shown
+from .guard import safe_repr
 from .timing import Duration, epoch_ms, milliseconds
 from .types import MAX_INTEGER, NewMessage
 
@@ -28,16 +28,16 @@ def encode(data: Any, content_type: str | None = None) -> tuple[bytes, str]:
 
     Text is UTF-8 unless `content_type` names another charset. Tuples become arrays. Raises
     ValueError (NaN, infinity, lone surrogates, circular references, characters that the charset
-    cannot encode) or TypeError (keys that are not strings, values that JSON does not have).
+    cannot encode) or TypeError (keys that are not strings, values that JSON cannot represent).
     """
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data), BYTES
     if isinstance(data, str):
-        return _in_charset(data, charset_of(content_type)), TEXT
+        return _encode_text(data, charset_of(content_type)), TEXT
     return encode_json(data, "data").encode(), JSON
 
 
-def _in_charset(text: str, charset: str) -> bytes:
+def _encode_text(text: str, charset: str) -> bytes:
     body = encode_text(text, "data")
     if charset == "utf-8":
         return body
@@ -45,10 +45,10 @@ def _in_charset(text: str, charset: str) -> bytes:
         body = text.encode(charset)
         is_same = body.decode(charset) == text
     except ValueError as error:
-        raise ValueError(f"data cannot be encoded in {charset}: {shown(text)}") from error
+        raise ValueError(f"data cannot be encoded in {charset}: {safe_repr(text)}") from error
     if not is_same:
         raise ValueError(
-            f"data changes when it is encoded in {charset} and decoded again: {shown(text)}. "
+            f"data changes when it is encoded in {charset} and decoded again: {safe_repr(text)}. "
             "Use utf-8."
         )
     return body
@@ -61,53 +61,55 @@ def charset_of(content_type: str | None) -> str:
     try:
         "".encode(charset)
     except (LookupError, ValueError) as error:
-        raise ValueError(f"the content type {content_type!r} names no known charset") from error
+        raise ValueError(f"the content type {content_type!r} has an unknown charset") from error
     return charset
 
 
 def encode_json(value: Any, name: str) -> str:
-    """Return `value` as compact, strict JSON; errors name the place in `name`."""
+    """Return `value` as compact, strict JSON; errors contain the path of the value in `name`."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text.encode()
     except RecursionError as error:
         raise ValueError(f"{name} is nested too deeply for JSON") from error
     except (TypeError, ValueError) as error:
-        refuse(value, name)
+        check_values(value, name)
         raise ValueError(f"{name}: {error}") from error  # a circular reference
-    refuse_keys(value, name)
+    check_keys(value, name)
     return text
 
 
-def places(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield every value inside with its path; each container is visited once."""
-    waiting, seen = [(path, value)], set()
-    while waiting:
-        path, value = waiting.pop()
+def nested_values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the value and all nested values with their paths; visit each container once."""
+    pending, seen = [(path, value)], set()
+    while pending:
+        path, value = pending.pop()
         yield path, value
         if id(value) in seen:
             continue
         if isinstance(value, dict):
             seen.add(id(value))
-            waiting += [(f"{path}[{shown(key)}]", item) for key, item in value.items()]
+            pending += [(f"{path}[{safe_repr(key)}]", item) for key, item in value.items()]
         elif isinstance(value, list | tuple):
             seen.add(id(value))
-            waiting += [(f"{path}[{place}]", item) for place, item in enumerate(value)]
+            pending += [(f"{path}[{index}]", item) for index, item in enumerate(value)]
 
 
-def refuse_keys(value: Any, path: str) -> None:
+def check_keys(value: Any, path: str) -> None:
     """Raise TypeError for keys that are not strings: json.dumps would change 1 to "1"."""
-    for where, item in places(value, path):
+    for where, item in nested_values(value, path):
         if isinstance(item, dict):
             for key in item:
                 if not isinstance(key, str):
-                    raise TypeError(f"{where} has the key {shown(key)}: keys in JSON are strings")
+                    raise TypeError(
+                        f"{where} has the key {safe_repr(key)}: keys in JSON are strings"
+                    )
 
 
-def refuse(value: Any, path: str) -> None:
-    """Raise TypeError or ValueError for the first key or value that JSON does not have."""
-    refuse_keys(value, path)
-    for where, item in places(value, path):
+def check_values(value: Any, path: str) -> None:
+    """Raise TypeError or ValueError for the first key or value that is not valid in JSON."""
+    check_keys(value, path)
+    for where, item in nested_values(value, path):
         leaf = dict.fromkeys(item) if isinstance(item, dict) else item
         if isinstance(item, list | tuple):
             continue
@@ -117,7 +119,7 @@ def refuse(value: Any, path: str) -> None:
             if isinstance(item, int):
                 raise ValueError(f"{where} has too many digits: {error}") from error
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"{where} is {shown(item)}, which JSON does not have") from error
+            raise kind(f"{where} is {safe_repr(item)}, which JSON cannot represent") from error
 
 
 def decode(body: bytes, content_type: str | None) -> Any:
@@ -133,24 +135,24 @@ def decode(body: bytes, content_type: str | None) -> Any:
 MAX_PROPERTIES = 65_536
 """The size of all properties as JSON. Filters read them; large data belongs in the body."""
 LAST_VISIBLE_AT = 221_845_392_000_000
-"""The year 9000, so that a time to live which starts there ends within the range of datetime."""
+"""The year 9000, so that a TTL which starts then ends within the range of datetime."""
 
 
 class MessageOptions(TypedDict, total=False):
     """The options of enqueue() besides queue and data; durations are timedeltas or seconds."""
 
     delay: Duration | None
-    """Deliver the message after this delay. Not together with `visible_at`."""
+    """Deliver the message after this delay. Cannot be combined with `visible_at`."""
     visible_at: datetime | None
     """Deliver the message at this time, an aware datetime."""
     ttl: Duration | None
-    """The time to live, from its delivery time; limited by the queue's."""
+    """The time to live from the delivery time; limited by the queue's."""
     priority: int
-    """Higher is delivered first. Not with `group_id`, and not in a `strict_fifo` queue."""
+    """Higher priorities go first. Not allowed with `group_id` or in a `strict_fifo` queue."""
     max_delivery_count: int | None
-    """The delivery limit, by default the queue's."""
+    """The delivery limit; the queue's by default."""
     message_id: str | None
-    """Your own id of the message, which is also the deduplication key."""
+    """Your own id for the message, which is also the deduplication key."""
     correlation_id: str | None
     """Not used by the queue."""
     reply_to: str | None
@@ -158,9 +160,9 @@ class MessageOptions(TypedDict, total=False):
     group_id: str | None
     """Messages of a group are delivered in order, one at a time."""
     subject: str | None
-    """A text to filter by and to search for."""
+    """A text for filters and searches."""
     content_type: str | None
-    """By default that of the data. A str is encoded in the charset that it names."""
+    """Derived from the data by default. A str is encoded in its charset."""
     properties: Mapping[str, str] | None
     """Not used by the queue, except in filters. At most 64 KiB together as JSON."""
 
@@ -193,7 +195,7 @@ def new_message(  # noqa: PLR0913 - the arguments are the message
 ) -> NewMessage:
     """Validate a message; raise a ValueError or TypeError that names the argument."""
     content_type = optional_text(content_type, "content_type")
-    body, own_type = encode(data, content_type)
+    body, default_type = encode(data, content_type)
     if len(body) > max_body_bytes:
         raise MessageTooLarge(len(body), max_body_bytes)
     if delay is not None and visible_at is not None:
@@ -203,11 +205,11 @@ def new_message(  # noqa: PLR0913 - the arguments are the message
     return NewMessage(
         queue=checked_text(queue, "queue"),
         body=body,
-        content_type=content_type or own_type,
+        content_type=content_type or default_type,
         delay_ms=0 if delay is None else milliseconds(delay, "delay"),
         visible_at=None if visible_at is None else _visible_at(visible_at),
-        ttl_ms=0 if ttl is None else milliseconds(ttl, "ttl", least=1),
-        priority=checked_integer(priority, "priority", least=-MAX_INTEGER),
+        ttl_ms=0 if ttl is None else milliseconds(ttl, "ttl", minimum=1),
+        priority=checked_integer(priority, "priority", minimum=-MAX_INTEGER),
         max_delivery_count=0
         if max_delivery_count is None
         else checked_integer(max_delivery_count, "max_delivery_count"),
@@ -222,7 +224,7 @@ def new_message(  # noqa: PLR0913 - the arguments are the message
 
 def _visible_at(value: datetime) -> int:
     if not isinstance(value, datetime):
-        raise TypeError(f"visible_at must be an aware datetime, not {shown(value)}")
+        raise TypeError(f"visible_at must be an aware datetime, not {safe_repr(value)}")
     at = epoch_ms(value)
     if not 0 < at <= LAST_VISIBLE_AT:
         raise ValueError(f"visible_at must be between 1970 and the year 9000, not {value!r}")
@@ -233,10 +235,12 @@ def _properties(value: Mapping[str, str] | None) -> str | None:
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise TypeError(f"properties must be a mapping, not {shown(value)}")
+        raise TypeError(f"properties must be a mapping, not {safe_repr(value)}")
     for key, item in value.items():
         if not isinstance(key, str) or not isinstance(item, str):
-            raise TypeError(f"properties must map str to str, not {shown(key)} to {shown(item)}")
+            raise TypeError(
+                f"properties must map str to str, not {safe_repr(key)} to {safe_repr(item)}"
+            )
     encoded = encode_json(dict(value), "properties")
     if (size := len(encoded.encode())) > MAX_PROPERTIES:
         raise ValueError(

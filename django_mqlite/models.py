@@ -57,7 +57,7 @@ class Queue(GuardedModel):
         choices=[(mode.value, mode.value) for mode in OrderingMode],
         default=OrderingMode.STANDARD.value,
     )
-    lock_duration_ms = MillisecondsField(_("lock duration"), least=1, default=30_000)
+    lock_duration_ms = MillisecondsField(_("lock duration"), minimum=1, default=30_000)
     max_delivery_count = models.BigIntegerField(
         _("maximum delivery count"), default=10, validators=[MinValueValidator(1)]
     )
@@ -95,11 +95,11 @@ class Queue(GuardedModel):
 
     @property
     def lock_duration(self) -> timedelta:
-        """The duration of a lease, unless the claim sets its own."""
+        """The duration of a lease, unless the claim passes another one."""
         return timedelta(milliseconds=self.lock_duration_ms)
 
     def pause(self) -> bool:
-        """Stop claims from this queue; enqueueing goes on. Return False if it is paused already.
+        """Stop claims from this queue; enqueueing continues. Return False if already paused.
 
         Raises QueueNotFound if the queue has been deleted.
         """
@@ -173,20 +173,20 @@ class Message(GuardedModel):
     """Set by the worker's lease renewer; read it as `message.lease.lost`."""
 
     read_error: BaseException | None = None
-    """The error of the project's `from_db()` or of a receiver when a worker read the message."""
+    """The error that the project's `from_db()` or a receiver raised when a worker read the row."""
 
     on_completed: Callable[[], object] | None = None
-    """A callback after the completion of this delivery is committed."""
+    """A callback to run after the completion of this delivery is committed."""
 
     duplicate = False
-    """True if enqueue() found the message in its queue's window instead of storing it."""
+    """True if enqueue() returned an existing message from the deduplication window."""
 
     @property
     def idempotency_key(self) -> str:
         """A unique key of the message, to pass to services that the handler calls.
 
         It is the same for every delivery and after a redrive in place. The id alone is not enough:
-        after a restore from a backup, another message can get it.
+        after a backup is restored, another message can get the same id.
         """
         return f"{self.pk}-{epoch_ms(self.enqueued_at)}"
 
@@ -237,7 +237,7 @@ class Message(GuardedModel):
     ) -> None:
         """Return the message to its queue; at its delivery limit, make it a dead letter.
 
-        It is delivered again after `delay` (timedelta or seconds; 0 means at once), by default
+        It is delivered again after `delay` (timedelta or seconds; 0 means immediately), by default
         after the queue's backoff. `error` is appended to `errors`. Repeating the call within 30
         minutes succeeds and changes nothing. Raises LockLost if the lease has ended, or if the
         call is repeated with another delay.
@@ -276,7 +276,7 @@ class Message(GuardedModel):
 
     @has_async_twin
     def explain(self) -> Explanation:
-        """Explain why the message has not run, what holds it, or what became of it."""
+        """Explain why the message has not run, what holds it, or how it ended."""
         return self._manager().explain(self.pk)
 
     aexplain = async_twin(explain)

@@ -1,4 +1,4 @@
-"""The outcome of a delivery: the verb that follows from what a handler returned or raised."""
+"""The outcome of a delivery, derived from what its handler returned or raised."""
 
 from .exceptions import Reject, Retry, text_of
 from .guard import call_guarded

@@ -20,7 +20,7 @@ def file_of(name: str) -> Path | None:
     return Path(unquote(parts.path)).absolute()
 
 
-def anchored(name: str) -> str:
+def absolute_name(name: str) -> str:
     """Return a name or URI of the same file that does not depend on the current directory."""
     file = file_of(name)
     if file is None or not name.startswith(URI):

@@ -36,8 +36,8 @@ def check_schema(connection: Any) -> None:
 def schema_differences(connection: Any) -> list[str]:
     """Return descriptions of the schema parts that its migrations create but the file lacks.
 
-    Additions of a newer release are not differences. A database without these tables has none,
-    because `migrate` has yet to run. A file without recorded migrations is compared with all.
+    Additions of a newer release are ignored. A database without these tables has no differences,
+    because `migrate` has not run yet. A file without recorded migrations is compared with all.
     """
     connection.ensure_connection()
     with connection.wrap_database_errors:

@@ -30,7 +30,7 @@ message_dead_lettered = Signal()
 and `exception`: what the handler raised, or None. Its traceback has no local variables."""
 
 message_deferred = Signal()
-"""A message was deferred; claim_deferred() claims it again. Adds `delivery_count`."""
+"""A message was deferred until claim_deferred() claims it. Adds `delivery_count`."""
 
 messages_redriven = Signal()
 """Dead letters were redriven. One signal for each batch: only `count` and `using` are set."""
@@ -153,6 +153,6 @@ def _log_dead_lettered(**facts: Any) -> None:
 
 
 def connect_logging() -> None:
-    """Connect the receivers that write the log; called once the apps are ready."""
+    """Connect the receivers that write log records, once the apps are ready."""
     message_abandoned.connect(_log_abandoned, dispatch_uid="django_mqlite.log")
     message_dead_lettered.connect(_log_dead_lettered, dispatch_uid="django_mqlite.log")

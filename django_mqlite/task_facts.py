@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from .exceptions import failures as remembered_failures
+from .exceptions import stored_failures
 from .message import TASK, decode
 from .timing import moment
 from .types import State
@@ -18,10 +18,10 @@ from .types import State
 if TYPE_CHECKING:
     from .models import Message
 
-MAX_FORGOTTEN = 10_000
-"""Another program may have written a count for which there is no memory."""
+MAX_UNKNOWN_WORKERS = 10_000
+"""Limits memory use if another program has written a huge delivery count."""
 
-FORGOTTEN = "?"
+UNKNOWN_WORKER = "?"
 """Placeholder for a worker that is no longer known."""
 
 
@@ -65,7 +65,7 @@ class Failure:
 class TaskFacts:
     """The facts about a message's task. `worker_ids` has one entry per attempt, in order.
 
-    `options` are those that this call has set beyond the framework's, as the backend wrote them.
+    `options` are the call's own options beyond the framework's, as the backend stored them.
     """
 
     id: str
@@ -102,7 +102,7 @@ def task_facts(message: "Message") -> TaskFacts:
     call = _call(message)
     properties = _properties(message)
     run_after, options = _options(message, properties)
-    failures = [_failure(error) for error in remembered_failures(message.errors)]
+    failures = [_failure(error) for error in stored_failures(message.errors)]
     starts = [failure.started_at for failure in failures if failure.started_at]
     if message.locked_at:
         starts.append(message.locked_at)
@@ -180,15 +180,15 @@ def _failure(error: Mapping[str, Any]) -> Failure:
 
 
 def _worker_ids(message: "Message", failures: Iterable[Failure]) -> list[str]:
-    """Return a worker for each attempt. A message remembers only its last failures.
+    """Return a worker for each attempt. A message keeps only its last failures.
 
     A redrive resets the delivery count but keeps the errors.
     """
-    known = [failure.worker or FORGOTTEN for failure in failures]
+    known = [failure.worker or UNKNOWN_WORKER for failure in failures]
     if message.state in (State.LOCKED, State.COMPLETED):
-        known.append(message.locked_by or FORGOTTEN)
-    forgotten = max(0, message.delivery_count - len(known))
-    return [FORGOTTEN] * min(forgotten, MAX_FORGOTTEN) + known
+        known.append(message.locked_by or UNKNOWN_WORKER)
+    unknown = max(0, message.delivery_count - len(known))
+    return [UNKNOWN_WORKER] * min(unknown, MAX_UNKNOWN_WORKERS) + known
 
 
 def _unattempted_end(message: "Message", failures: list[Failure]) -> list[Failure]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Protocol
 
-from .guard import shown
+from .guard import safe_repr
 
 
 class Clock(Protocol):
@@ -42,11 +42,11 @@ def now_ms() -> int:
 def use_clock(clock: Clock) -> Iterator[Clock]:
     """Use `clock` inside the block, in every thread of this process."""
     global _clock
-    before, _clock = _clock, clock
+    previous, _clock = _clock, clock
     try:
         yield clock
     finally:
-        _clock = before
+        _clock = previous
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -57,12 +57,12 @@ FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
 LAST = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 
 
-@lru_cache(maxsize=1024)  # the messages of a batch have most of their times in common
+@lru_cache(maxsize=1024)  # the messages of a batch share most of their times
 def moment(epoch_ms: int) -> datetime | None:
     """Return the aware UTC datetime for epoch milliseconds; None for 0, which means "never".
 
-    A time that a datetime cannot hold in every time zone, which only another program can have
-    written, becomes the earliest or latest that it can hold, so that its row remains readable.
+    Times outside the range of datetime, which only other programs write, are clamped to it, so that
+    their rows remain readable.
     """
     if not epoch_ms:
         return None
@@ -91,34 +91,38 @@ Duration = timedelta | int | float
 """A timedelta, or seconds."""
 
 MAX_DURATION_MS = 100 * 366 * 24 * 3_600_000
-"""A hundred years: a longer duration is a mistake, and sums could exceed the year 9999."""
+"""A hundred years. Longer durations are mistakes, and sums could exceed the year 9999."""
 
 MILLISECOND = timedelta(milliseconds=1)
 
 
-def milliseconds(value: Duration, name: str, *, least: int = 0) -> int:
+def milliseconds(value: Duration, name: str, *, minimum: int = 0) -> int:
     """Return `value` in whole milliseconds, rounded up, so that a tiny delay does not become 0.
 
     Floats are rounded to the microsecond first: 2.007 s is 2,007 ms, although the float is larger.
 
     Raises TypeError for anything but a timedelta or a number, and ValueError for NaN, for less
-    than `least` milliseconds and for more than a hundred years; both name the argument.
+    than `minimum` milliseconds and for more than a hundred years; both name the argument.
     """
     if isinstance(value, bool) or not isinstance(value, timedelta | int | float):
-        raise TypeError(f"{name} must be a timedelta or a number of seconds, not {shown(value)}")
+        raise TypeError(
+            f"{name} must be a timedelta or a number of seconds, not {safe_repr(value)}"
+        )
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if not least / 1000 <= seconds <= MAX_DURATION_MS / 1000:  # NaN fails this as well
-        minimum = f"at least {least / 1000:g} s" if least else "not negative"
-        raise ValueError(f"{name} must be {minimum} and at most 100 years, not {shown(value)}")
-    length = value if isinstance(value, timedelta) else timedelta(seconds=value)
-    return -(-length // MILLISECOND) or int(seconds > 0)
+    if not minimum / 1000 <= seconds <= MAX_DURATION_MS / 1000:  # NaN fails this as well
+        lower_limit = f"at least {minimum / 1000:g} s" if minimum else "not negative"
+        raise ValueError(
+            f"{name} must be {lower_limit} and at most 100 years, not {safe_repr(value)}"
+        )
+    duration = value if isinstance(value, timedelta) else timedelta(seconds=value)
+    return -(-duration // MILLISECOND) or int(seconds > 0)
 
 
 def backoff_ms(delivery_count: int, *, base_ms: int, max_ms: int, chance: float) -> int:
     """Return an exponential delay with equal jitter: half of `base · 2^(n-1)` plus a random half.
 
     `delivery_count` counts from 1, `chance` is in [0, 1). The result is never above `max_ms`. The
-    exponent is limited first, because 2**10_000 would be exact, slow and useless. Source:
+    exponent is limited first, because Python would compute 2**10_000 exactly and slowly. Source:
     "Exponential Backoff And Jitter", AWS Architecture Blog, 2015 ("equal jitter").
     """
     exponent = min(max(delivery_count, 1) - 1, 62)

@@ -29,9 +29,9 @@ def write_transaction(using: str) -> Iterator[tuple[Any, int]]:
     """
     connection: Any = connections[using]
     check_schema(connection)
-    is_ours = connection.get_autocommit()  # connects, which sets the mode
+    is_outermost = connection.get_autocommit()  # connects, which sets the mode
     mode = connection.transaction_mode
-    if is_ours:
+    if is_outermost:
         connection.transaction_mode = "IMMEDIATE"  # whatever the project has configured
     elif not _holds_write_lock(connection):
         store.base.ACQUIRE_WRITE_LOCK.run(connection)
@@ -44,10 +44,10 @@ def write_transaction(using: str) -> Iterator[tuple[Any, int]]:
 
 @contextmanager
 def write_lock(using: str) -> Iterator[tuple[Any, int]]:
-    """Hold the write lock for one statement, which is atomic and so needs no savepoint.
+    """Hold the write lock for one statement, which is atomic and therefore needs no savepoint.
 
-    Yields the same as write_transaction(), without the cost of Django's atomic(), for the verb in
-    which that cost is measurable. Do not use on_commit() in the block.
+    Yields the same as write_transaction(), without the cost of Django's atomic(), for the one verb
+    where that cost is measurable. Do not use on_commit() in the block.
     """
     connection: Any = connections[using]
     check_schema(connection)
@@ -79,7 +79,7 @@ def _holds_write_lock(connection: Any) -> bool:
 
 
 def after_commit(using: str, callback: Callable[[], object]) -> None:
-    """Call `callback` once the transaction is committed; log what it raises.
+    """Call `callback` once the transaction is committed; log any exception.
 
     A caller that has turned autocommit off commits without Django's knowledge. Then `callback` is
     never called, because calling it before the commit could report something that did not happen.
@@ -90,22 +90,22 @@ def after_commit(using: str, callback: Callable[[], object]) -> None:
         connection.on_commit(partial(run_guarded, callback), robust=True)
 
 
-LONGEST_PAUSE = 0.05
+MAX_PAUSE = 0.05
 """Seconds."""
 
 
 @contextmanager
 def yield_to_other_writers(using: str) -> Iterator[None]:
-    """Run one batch of several, then pause as long as it took, so that other writers get the lock.
+    """Run a batch, then pause as long as it took, so that other writers get the lock.
 
-    On Django's engine a waiting writer sleeps up to 0.1 s between attempts, and would hardly ever
+    On Django's engine a waiting writer sleeps up to 0.1 s between attempts, and would rarely
     find the lock free between batches without a pause. Inside the caller's transaction there is no
     pause, because the lock stays held.
     """
     started = time.monotonic()
     yield
     if connections[using].get_autocommit():
-        time.sleep(min(time.monotonic() - started, LONGEST_PAUSE))
+        time.sleep(min(time.monotonic() - started, MAX_PAUSE))
 
 
 def in_callers_transaction(using: str) -> bool:

@@ -43,14 +43,14 @@ class Lease:
     id: int
     lock_token: str
     lost: bool = field(default=False, compare=False)
-    """True once the worker knows that the lease is lost. Reread `message.lease` to refresh it."""
+    """True once the worker knows that the lease is lost. Read `message.lease` again for updates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMessage:
     """A validated message that is not stored yet. Times and durations are in milliseconds.
 
-    `ttl_ms` 0 means none of its own, `max_delivery_count` 0 means the queue's.
+    If `ttl_ms` or `max_delivery_count` is 0, only the queue's limit applies.
     """
 
     queue: str
@@ -82,10 +82,10 @@ class BulkCount(int):
     referenced: tuple[int, ...]
 
     def __new__(cls, count: int = 0, referenced: Iterable[int] = ()) -> Self:
-        """Return the count with these ids."""
-        made = super().__new__(cls, count)
-        made.referenced = tuple(referenced)
-        return made
+        """Create a count with these ids."""
+        instance = super().__new__(cls, count)
+        instance.referenced = tuple(referenced)
+        return instance
 
     def plus(self, other: "BulkCount") -> "BulkCount":
         """Return the sum of the counts, with the ids of both."""
@@ -94,7 +94,7 @@ class BulkCount(int):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
-    """A queue's row without its name, durations in milliseconds; 0 is the documented default."""
+    """The configuration columns of a queue; durations are in milliseconds."""
 
     kind: str = "queue"
     ordering_mode: str = OrderingMode.STANDARD
@@ -147,11 +147,11 @@ class Deferral:
 
 
 Outcome = Completion | Abandonment | Rejection | Deferral
-"""The outcome of a delivery: one of the verbs that settle it."""
+"""The outcome of a delivery, which determines the verb that settles it."""
 
 
 Tallies = Mapping[str, Sequence[Sequence[int]]]
-"""By queue: minutes since the epoch, each with its completed and its failed deliveries."""
+"""Per queue: rows of minute since the epoch, completed deliveries and failed deliveries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +164,10 @@ class HandlerResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord:
-    """The record that a worker writes about itself, at `seen_at` in epoch milliseconds.
+    """A worker's registration, last written at `seen_at` (epoch milliseconds).
 
     `process_started_at`: seconds, as the system counts them; with the pid, it identifies a process.
-    `reaps`: it also does the reaper's work. A worker without queues does nothing else.
+    `reaps`: it also runs the reaper. A worker without queues runs nothing else.
     """
 
     worker: str
@@ -229,10 +229,10 @@ class QueueOverview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The reason why a message has not run, or what became of it.
+    """The reason why a message has not run, or its outcome.
 
-    `code` is stable, for scripts; `text` is a sentence without its subject, in the language in
-    use; `facts` are the values it was made from, as JSON types.
+    `code` is stable, for scripts; `text` is a sentence without its subject, in the active
+    language; `facts` are the values that it states, as JSON types.
     """
 
     code: str

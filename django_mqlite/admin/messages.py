@@ -17,8 +17,8 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from .. import timing
-from ..exceptions import QueueNotFound, failures
-from ..formatting import length, state_label, time_of
+from ..exceptions import QueueNotFound, stored_failures
+from ..formatting import format_duration, format_time, state_label
 from ..models import Message, Queue
 from ..task_facts import NotATask, is_task, task_facts
 from ..timing import epoch_ms
@@ -200,8 +200,8 @@ class BaseMessageAdmin(BaseAdmin):
         since = epoch_ms(message.locked_at) if message.locked_at else now
         facts = {
             "worker": printable(message.locked_by or gettext("unnamed worker")),
-            "until": time_of(until, now=now),
-            "held": length(now - since),
+            "until": format_time(until, now=now),
+            "held": format_duration(now - since),
         }
         if until > now:
             return gettext("%(worker)s, until %(until)s, held for %(held)s") % facts
@@ -209,7 +209,7 @@ class BaseMessageAdmin(BaseAdmin):
 
     @admin.display(description=_("failed deliveries"))
     def shown_errors(self, message: Message) -> str:
-        return failed_deliveries(failures(message.errors)) if message.errors else EMPTY
+        return failed_deliveries(stored_failures(message.errors)) if message.errors else EMPTY
 
     @admin.display(description=_("call"))
     def task_call(self, message: Message) -> SafeString:

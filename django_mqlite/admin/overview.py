@@ -9,7 +9,7 @@ from django.utils.translation import gettext
 
 from .. import timing
 from ..conf import get_settings
-from ..formatting import STATES, length
+from ..formatting import STATES, format_duration
 from ..models import Queue
 from ..timing import EPOCH, moment
 from ..types import QueueOverview, State, WorkerRecord
@@ -38,7 +38,7 @@ def overview() -> dict[str, Any]:
             if overview.stats.queue in queues
         ],
         "workers": [
-            (_printable_record(worker), length(max(0, now - worker.seen_at)))
+            (_printable_record(worker), format_duration(max(0, now - worker.seen_at)))
             for worker in live_workers(Queue.objects.database)
         ],
         "as_of": localtime(moment(now) or EPOCH),
@@ -51,7 +51,7 @@ def _row(queue: Queue, overview: QueueOverview, *, now: int) -> dict[str, Any]:
         "queue": queue,
         "overview": overview,
         "depths": [(state.value, overview.stats.counts[state]) for state in COLUMNS],
-        "oldest_due": None if due_since is None else length(max(0, now - due_since)),
+        "oldest_due": None if due_since is None else format_duration(max(0, now - due_since)),
         "chart": chart(overview.minutes),
         "retention": _retention(queue),
     }
@@ -73,12 +73,12 @@ def _retention(queue: Queue) -> list[str]:
     count = queue.dlq_max_count or default.dlq_max_count
     size = queue.dlq_max_bytes or default.dlq_max_bytes
     texts = [
-        gettext("completed: %(time)s") % {"time": length(queue.retain_completed_ms)}
+        gettext("completed: %(time)s") % {"time": format_duration(queue.retain_completed_ms)}
         if queue.retain_completed_ms
         else gettext("completed: deleted immediately")
     ]
     if age > 0:
-        texts.append(gettext("dead letters: %(time)s") % {"time": length(age)})
+        texts.append(gettext("dead letters: %(time)s") % {"time": format_duration(age)})
     if count > 0:
         texts.append(gettext("dead letters: at most %(count)d") % {"count": count})
     if size > 0:

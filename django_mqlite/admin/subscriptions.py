@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from .. import timing
 from ..conf import get_settings
 from ..exceptions import MqliteError
-from ..filters import check_filter, evaluate, names_of
+from ..filters import check_filter, evaluate, filter_variables
 from ..message import new_message
 from ..models import Subscription
 from ..names import checked_name
@@ -112,7 +112,9 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
             self.add_error(None, str(error))
             return
         try:
-            self.matches_sample = evaluate(values["filter"], names_of(sample, now=timing.now_ms()))
+            self.matches_sample = evaluate(
+                values["filter"], filter_variables(sample, now=timing.now_ms())
+            )
         except Exception as error:  # noqa: BLE001 - every error of a filter is shown
             self.matches_sample = False
             text = gettext("The filter fails on this sample, so it does not match: %(error)s")

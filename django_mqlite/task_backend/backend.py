@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from ..conf import get_settings
 from ..exceptions import DuplicateConflict
-from ..guard import shown
+from ..guard import safe_repr
 from ..handlers import is_generator_function
 from ..message import TASK
 from ..message import Draft as MessageDraft
@@ -224,7 +224,7 @@ def _checked_drafts(drafts: Iterable[Draft]) -> list[Draft]:
         if not isinstance(draft, Draft):
             raise TypeError(
                 "enqueue_many() of a task takes objects of django_mqlite.task_backend.Draft, "
-                f"not {shown(draft)}"
+                f"not {safe_repr(draft)}"
             )
     return drafts
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..exceptions import MessageTooLarge
-from ..guard import shown
+from ..guard import safe_repr
 from ..message import encode_json
 
 MAX_DEPTH = 100
@@ -104,7 +104,7 @@ def _nested(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
 
 
 def _place(name: str, path: Sequence[Any]) -> str:
-    return name + "".join(f"[{shown(step)}]" for step in path)
+    return name + "".join(f"[{safe_repr(step)}]" for step in path)
 
 
 def _is_json(item: Any) -> bool:
@@ -118,14 +118,14 @@ def _check_keys(item: Mapping[Any, Any], place: str) -> None:
     for key in item:
         if type(key) is not str:
             raise TypeError(
-                f"{place} has the key {shown(key)}, which is not a str. "
+                f"{place} has the key {safe_repr(key)}, which is not a str. "
                 "Unsupported type: JSON would change it; pass str(…)"
             )
 
 
 def _unsupported(item: Any, place: str) -> str:
     kind = type(item)
-    text = f"{place} is {shown(item)}. Unsupported type: JSON would change or refuse {kind}"
+    text = f"{place} is {safe_repr(item)}. Unsupported type: JSON would change or refuse {kind}"
     if hasattr(kind, "__members__"):
         return f"{text}; pass .value"
     if hasattr(kind, "_meta") and hasattr(item, "pk"):

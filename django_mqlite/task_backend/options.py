@@ -156,7 +156,7 @@ def checked_options(options: TaskOptions) -> TaskOptions:
         if options.backoff is not None:
             milliseconds(options.backoff, "backoff")
         if options.ttl is not None:
-            milliseconds(options.ttl, "ttl", least=1)
+            milliseconds(options.ttl, "ttl", minimum=1)
         for name in ("group_id", "message_id"):
             value = getattr(options, name)
             if value is not None and not (isinstance(value, str) and 0 < len(value) <= 1024):

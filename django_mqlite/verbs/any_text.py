@@ -27,8 +27,7 @@ def read_any_text(using: str, read: Callable[[], R]) -> R:
 def retry_with_any_text(verb: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Decorate a verb so that text that is not UTF-8 is read with replacement characters.
 
-    The verb runs again after the rollback. Its first parameter is an alias or a
-    manager.
+    The verb runs again after the rollback. Its first parameter is an alias or a manager.
     """
 
     @wraps(verb)

@@ -1,4 +1,4 @@
-"""Claim messages under a lease or for good, also in the transaction that settles others."""
+"""Claim messages under a lease or delete them, also in the transaction that settles others."""
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ from .settle import Settlement, SettleVerbs, restoring_states, settle
 class Claim:
     """The parameters of a claim. `lock_ms` None means the queue's lock duration.
 
-    `at_least_ms` is for a worker that could not renew a shorter lease in time.
+    `at_least_ms` is the minimum for a worker that could not renew a shorter lease in time.
     """
 
     limit: int = 1
@@ -81,7 +81,7 @@ def _is_not_utf8(message: Any) -> bool:
 
 
 class ClaimVerbs(SettleVerbs[M]):
-    """Claim messages under a lease or for good."""
+    """Claim messages under a lease, or delete them as they are claimed."""
 
     @has_async_twin
     @retry_with_any_text
@@ -101,7 +101,7 @@ class ClaimVerbs(SettleVerbs[M]):
         for display.
 
         Calling it twice claims different messages, unless `attempt_id` is given: for 30 minutes the
-        same attempt gets the same messages and tokens again if their leases still hold, and
+        same attempt gets the same messages and tokens again while their leases are held, and
         no delivery is counted. Use this if the response to a claim may be lost.
 
         Raises QueueNotFound, and TransactionRefused inside the caller's `atomic()`.
@@ -192,8 +192,8 @@ class ClaimVerbs(SettleVerbs[M]):
     ) -> tuple[list[bool], list[M]]:
         """Settle deliveries and claim up to `limit` messages, in one transaction.
 
-        Claims from the queues in the order given; a lease lasts at least `at_least_ms`. Returns for
-        each settlement whether its lease still held, and the claimed messages.
+        Claims from the queues in the given order; a lease lasts at least `at_least_ms`. Returns for
+        each settlement whether its lease was still held, and the claimed messages.
         """
         rows: list[MessageRow] = []
         with restoring_states(settlements), write_transaction(self.database) as (connection, now):
@@ -207,8 +207,8 @@ class ClaimVerbs(SettleVerbs[M]):
     def _readable(self, rows: Sequence[MessageRow]) -> list[M]:
         """Return the claimed messages, and dead-letter those that another program has damaged.
 
-        A handler must not get text where it expects `properties`, and one such row must not keep
-        the other messages from their handlers.
+        A handler must not receive text where it expects `properties`, and one damaged row must not
+        block the other messages.
         """
         messages = from_worker_rows(self.model, self.database, rows)
         any_text = self.connection.connection.text_factory is decode_text

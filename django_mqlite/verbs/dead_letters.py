@@ -14,7 +14,7 @@ from .. import signals, timing
 from ..arguments import checked_ids, checked_integer, checked_text, optional_text
 from ..doorbell import ring_doorbell
 from ..exceptions import GroupRequired
-from ..guard import shown
+from ..guard import safe_repr
 from ..signals import send_count_after_commit
 from ..store import sqlite as store
 from ..store.sqlite.dead_letters import Redelivery
@@ -94,9 +94,9 @@ class DeadLetterVerbs(Verbs[M]):
         that queue and get new ids. `rate` (messages per second) spreads the deliveries; the first
         is due after `delay` (timedelta or seconds).
 
-        Ids of messages that are not dead letters are ignored, so a repeated call redrives nothing
-        twice. With `into`, dead letters that a foreign key of the project refers to are kept, and
-        the result's `referenced` lists them.
+        Ids of other messages are ignored, so repeating the call redrives nothing twice. With
+        `into`, dead letters that a foreign key of the project refers to are kept, and the result's
+        `referenced` lists them.
 
         Raises QueueNotFound and GroupRequired for the queue `into`.
         """
@@ -263,15 +263,15 @@ class DeadLetterVerbs(Verbs[M]):
 
 
 def _finished_before(older_than: Duration) -> int:
-    return timing.now_ms() - milliseconds(older_than, "older_than", least=1)
+    return timing.now_ms() - milliseconds(older_than, "older_than", minimum=1)
 
 
 def _checked_rate(rate: float) -> float:
-    """Return the rate. Less than one message per hour is treated as a mistake."""
+    """Return the rate; raise ValueError below one message per hour, which is likely a mistake."""
     if isinstance(rate, bool) or not isinstance(rate, int | float):
-        raise TypeError(f"rate must be a number of messages per second, not {shown(rate)}.")
+        raise TypeError(f"rate must be a number of messages per second, not {safe_repr(rate)}.")
     if not 1 / 3600 <= rate <= 1_000_000:  # NaN fails this as well
         raise ValueError(
-            f"rate must be between 1/3600 and 1,000,000 messages per second, not {shown(rate)}."
+            f"rate must be between 1/3600 and 1,000,000 messages per second, not {safe_repr(rate)}."
         )
     return rate

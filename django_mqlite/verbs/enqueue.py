@@ -10,8 +10,8 @@ from ..arguments import checked_text
 from ..conf import get_settings
 from ..doorbell import ring_doorbell
 from ..exceptions import DuplicateConflict, TopicNotFound
-from ..filters import matches, names_of
-from ..guard import shown
+from ..filters import filter_variables, matches
+from ..guard import safe_repr
 from ..message import Draft, MessageOptions, new_message
 from ..names import suggestion
 from ..store import sqlite as store
@@ -23,7 +23,7 @@ from .base import M, Verbs, duplicate_of, from_stored
 
 CHUNK_ROWS = 1_000
 CHUNK_BYTES = 16 * 1024 * 1024
-"""The limits of one statement: the driver copies the BLOB that it binds."""
+"""The limits of one statement, because the driver copies the BLOB that it binds."""
 
 
 def store_in_one_statement(connection: Any, message: NewMessage, *, now: int) -> Stored | None:
@@ -40,7 +40,7 @@ def store_in_one_statement(connection: Any, message: NewMessage, *, now: int) ->
 def store_unless_duplicate(connection: Any, message: NewMessage, *, now: int) -> Stored | int:
     """Store the message, or return the id of the original if the window has its key.
 
-    Requires a write transaction, so that nobody writes between the check and the insert. Raises
+    Requires a write transaction, so that no other writer can come between check and insert. Raises
     DuplicateConflict.
     """
     original = store.enqueue.original_of(connection, message, now=now)
@@ -49,7 +49,7 @@ def store_unless_duplicate(connection: Any, message: NewMessage, *, now: int) ->
     stored = store.enqueue.enqueue(connection, message, now=now, deduplicated=True)
     if stored is None:  # the queue or its rules have changed since they were checked
         store.enqueue.check_rules(connection, message.queue, [message])
-        raise AssertionError(f"queue {message.queue!r} refused a message without a reason")
+        raise AssertionError(f"queue {message.queue!r} rejected a message without a reason")
     store.enqueue.remember_key(connection, message, stored.id, now=now)
     return stored
 
@@ -57,7 +57,7 @@ def store_unless_duplicate(connection: Any, message: NewMessage, *, now: int) ->
 def store_many(
     connection: Any, queue: str, messages: Sequence[NewMessage], *, now: int
 ) -> list[Stored | int | DuplicateConflict]:
-    """Store messages in the order given; with a window, a conflict takes the place of its message.
+    """Store messages in order; with a window, a conflict is returned in place of its message.
 
     Requires a write transaction. Raises QueueNotFound, GroupRequired or PriorityRefused before
     anything is written.
@@ -127,27 +127,27 @@ class EnqueueVerbs(Verbs[M]):
     def enqueue_many(
         self, queue: str, items: Iterable[Any], **common: Unpack[MessageOptions]
     ) -> list[M | DuplicateConflict]:
-        """Store many messages in `queue`, all or none, with ids in the order given.
+        """Store many messages in `queue`, all or none, with ascending ids.
 
         Each item is the data of a message, or a Draft whose options override `common`. With a
-        deduplication window, a key that was used with other data does not stop the others: the
-        result has a DuplicateConflict in its place. Raises the errors of enqueue().
+        deduplication window, a key that was used with different data does not stop the others: the
+        result contains a DuplicateConflict in its place. Raises the errors of enqueue().
         """
         queue = checked_text(queue, "queue")
         if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
-            raise TypeError(f"items must be a sequence of messages, not {shown(items)}")
-        news = [
+            raise TypeError(f"items must be a sequence of messages, not {safe_repr(items)}")
+        new_messages = [
             self._new_message(queue, item.data, {**common, **item.options})
             if isinstance(item, Draft)
             else self._new_message(queue, item, common)
             for item in items
         ]
         with write_transaction(self.database) as (connection, now):
-            stored = store_many(connection, queue, news, now=now)
+            stored = store_many(connection, queue, new_messages, now=now)
         self._ring_after_commit()
         return [
             result if isinstance(result, DuplicateConflict) else self._instance(new, result, now)
-            for new, result in zip(news, stored, strict=True)
+            for new, result in zip(new_messages, stored, strict=True)
         ]
 
     aenqueue_many = async_twin(enqueue_many)
@@ -165,11 +165,14 @@ class EnqueueVerbs(Verbs[M]):
             options["message_id"] = token_hex(16)
         message = self._new_message(topic, data, options)
         with write_transaction(self.database) as (connection, now):
-            queues = _routed(connection, topic, message, now)
-            news = [replace(message, queue=queue) for queue in queues]
-            stored = [_stored(connection, new, now) for new in news]
+            queues = _matching_queues(connection, topic, message, now)
+            new_messages = [replace(message, queue=queue) for queue in queues]
+            stored = [_store(connection, new, now) for new in new_messages]
         self._ring_after_commit()
-        return [self._instance(new, result, now) for new, result in zip(news, stored, strict=True)]
+        return [
+            self._instance(new, result, now)
+            for new, result in zip(new_messages, stored, strict=True)
+        ]
 
     apublish = async_twin(publish)
 
@@ -189,19 +192,19 @@ class EnqueueVerbs(Verbs[M]):
         after_commit(alias, partial(ring_doorbell, alias))
 
 
-def _routed(connection: Any, topic: str, message: NewMessage, now: int) -> list[str]:
+def _matching_queues(connection: Any, topic: str, message: NewMessage, now: int) -> list[str]:
     """Return the queues of the subscriptions whose filter matches the message."""
     routes = store.topics.routes(connection, topic)
     if not routes:
         raise TopicNotFound(topic, store.topics.topic_names(connection))
-    names = names_of(message, now=now)
+    variables = filter_variables(message, now=now)
     return [
         route.subscription
         for route in routes
-        if matches(route.filter, names, subscription=route.subscription)
+        if matches(route.filter, variables, subscription=route.subscription)
     ]
 
 
-def _stored(connection: Any, new: NewMessage, now: int) -> Stored | int:
+def _store(connection: Any, new: NewMessage, now: int) -> Stored | int:
     stored = store_in_one_statement(connection, new, now=now)
     return store_unless_duplicate(connection, new, now=now) if stored is None else stored

@@ -1,6 +1,6 @@
-"""Explain why a message has not run, what holds it, or what became of it.
+"""Explain why a message has not run, what holds it, or how it ended.
 
-explain() reads a message's status and its context; everything else decides from these, purely.
+explain() reads the message's status and its context; the other functions are pure.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from django.utils.translation import ngettext
 
 from .. import timing
 from ..arguments import checked_id
-from ..formatting import length, time_of
+from ..formatting import format_duration, format_time
 from ..handlers import get_handlers, queues_of_kinds
 from ..store import sqlite as store
 from ..store.sqlite.explain import COUNT_AHEAD_TO, LastSettlement, MessageStatus
@@ -33,9 +33,11 @@ class ExplainContext:
 
     def serving(self, queue: str) -> list[WorkerRecord]:
         """Return the live workers that serve the queue."""
-        return [worker for worker in self.workers if queue in worker.queues and self.lives(worker)]
+        return [
+            worker for worker in self.workers if queue in worker.queues and self.is_live(worker)
+        ]
 
-    def lives(self, worker: WorkerRecord) -> bool:
+    def is_live(self, worker: WorkerRecord) -> bool:
         return is_live(worker, now=self.now)
 
 
@@ -51,7 +53,7 @@ class DeletedMessage:
 
 
 def explain(connection: Any, id: int) -> Explanation:
-    """Return why the message has not run, what holds it, or what became of it. Reads only.
+    """Explain why the message has not run, what holds it, or how it ended. Reads only.
 
     `id` may be any number; the explanation names it unchanged.
     """
@@ -86,7 +88,7 @@ def _read_context(connection: Any, message: MessageStatus) -> ExplainContext:
 
 
 def _explain_head(connection: Any, message: MessageStatus) -> Explanation | None:
-    """Explain the head of the message's line; None if the head has gone since."""
+    """Explain the head of the message's line; None if the head has just been deleted."""
     head = store.explain.HEAD_OF_LINE.value(
         connection, queue=message.queue, line=message.line or ""
     )
@@ -144,7 +146,7 @@ def _scheduled(message: MessageStatus, context: ExplainContext) -> Explanation:
         message,
         "due",
         _("has been due since %(due)s and waits for the reaper; %(reaper)s"),
-        {"due": time_of(message.visible_at, now=context.now), **_reaper_words(context)},
+        {"due": format_time(message.visible_at, now=context.now), **_reaper_text(context)},
         visible_at=iso(message.visible_at),
         reaper_runs=_reaper_runs(context),
     )
@@ -208,7 +210,7 @@ def _locked(message: MessageStatus, context: ExplainContext) -> Explanation:
     now = context.now
     words: dict[str, Any] = {
         "holder": message.locked_by or _("an unnamed worker"),
-        "until": time_of(message.locked_until, now=now),
+        "until": format_time(message.locked_until, now=now),
     }
     facts = {"worker": message.locked_by, "locked_until": iso(message.locked_until)}
     if message.locked_until <= now:
@@ -216,7 +218,7 @@ def _locked(message: MessageStatus, context: ExplainContext) -> Explanation:
             "its lease, held by %(holder)s, expired at %(until)s and waits for the reaper; "
             "%(reaper)s"
         )
-        words |= _reaper_words(context)
+        words |= _reaper_text(context)
         runs = _reaper_runs(context)
         return _explanation(message, "lease_expired", text, words, **facts, reaper_runs=runs)
     text = _(
@@ -227,13 +229,13 @@ def _locked(message: MessageStatus, context: ExplainContext) -> Explanation:
     holder = workers.get(message.locked_by or "")
     if holder is not None:
         text += _("; that worker was last seen %(seen)s ago")
-        words["seen"] = length(now - holder.seen_at)
-    lives = None if holder is None else context.lives(holder)
-    return _explanation(message, "leased", text, words, **facts, worker_lives=lives)
+        words["seen"] = format_duration(now - holder.seen_at)
+    holder_is_live = None if holder is None else context.is_live(holder)
+    return _explanation(message, "leased", text, words, **facts, worker_lives=holder_is_live)
 
 
 def _not_due(message: MessageStatus, now: int) -> Explanation:
-    words = {"due": time_of(message.visible_at, now=now)}
+    words = {"due": format_time(message.visible_at, now=now)}
     if message.delivery_count > 0:
         code = "backing_off"
         text = _(
@@ -253,7 +255,7 @@ def _dead_lettered(message: MessageStatus, now: int) -> Explanation:
         message,
         "dead_lettered",
         _("became a dead letter at %(at)s: %(reason)s, %(description)s"),
-        {"at": time_of(message.finished_at, now=now)},
+        {"at": format_time(message.finished_at, now=now)},
         reason=message.dead_letter_reason or "?",
         description=message.dead_letter_description or _("without a description"),
         finished_at=iso(message.finished_at),
@@ -266,8 +268,8 @@ def _completed(message: MessageStatus, now: int) -> Explanation:
         "completed",
         _("was completed at %(at)s and is kept until %(until)s"),
         {
-            "at": time_of(message.finished_at, now=now),
-            "until": time_of(message.kept_until, now=now),
+            "at": format_time(message.finished_at, now=now),
+            "until": format_time(message.kept_until, now=now),
         },
         finished_at=iso(message.finished_at),
         kept_until=iso(message.kept_until),
@@ -284,17 +286,17 @@ def _expired(message: MessageStatus, context: ExplainContext) -> Explanation:
         message,
         "expired",
         text,
-        {"at": time_of(message.expires_at, now=context.now), **_reaper_words(context)},
+        {"at": format_time(message.expires_at, now=context.now), **_reaper_text(context)},
         expires_at=iso(message.expires_at),
         reaper_runs=_reaper_runs(context),
     )
 
 
 def _reaper_runs(context: ExplainContext) -> bool:
-    return any(worker.reaps and context.lives(worker) for worker in context.workers)
+    return any(worker.reaps and context.is_live(worker) for worker in context.workers)
 
 
-def _reaper_words(context: ExplainContext) -> dict[str, Any]:
+def _reaper_text(context: ExplainContext) -> dict[str, Any]:
     if _reaper_runs(context):
         return {"reaper": _("a reaper is running")}
     return {
@@ -314,7 +316,7 @@ def _explanation(
     words: dict[str, Any] | None = None,
     **facts: Any,
 ) -> Explanation:
-    """Fill the text in with `words`, which are for people, and the facts, which are for scripts."""
+    """Format the text with `words`, which are localized, and the facts, which scripts can read."""
     facts = {
         "id": message.id,
         "queue": message.queue,
@@ -329,7 +331,7 @@ def _explanation(
 
 
 def explain_deleted(deleted: DeletedMessage, *, now: int) -> Explanation:
-    """Return what became of a message that does not exist, as far as it is known."""
+    """Explain how a message that no longer exists ended, as far as it is known."""
     facts: dict[str, Any] = {"id": deleted.id, "queue": None, "state": None}
     words: dict[str, Any] = {}
     settlement = deleted.settlement
@@ -343,7 +345,7 @@ def explain_deleted(deleted: DeletedMessage, *, now: int) -> Explanation:
         text = _("was completed at %(at)s, and queue %(queue)s does not keep completed messages")
         finished_at = settlement.expires_at - RECEIPT_LIFE_MS
         facts |= {"queue": settlement.queue, "finished_at": iso(finished_at)}
-        words = {"at": time_of(finished_at, now=now)}
+        words = {"at": format_time(finished_at, now=now)}
     else:
         code = "gone"
         text = _(
@@ -354,7 +356,7 @@ def explain_deleted(deleted: DeletedMessage, *, now: int) -> Explanation:
             "enqueued_after": iso(deleted.enqueued_after),
             "enqueued_before": iso(deleted.enqueued_before),
         }
-        words = {"life": length(RECEIPT_LIFE_MS), "enqueued": _enqueued(deleted, now)}
+        words = {"life": format_duration(RECEIPT_LIFE_MS), "enqueued": _enqueued(deleted, now)}
     return Explanation(code=code, text=text % (facts | words), facts=facts)
 
 
@@ -368,9 +370,9 @@ def _printable(id: int) -> str:
 
 def _enqueued(deleted: DeletedMessage, now: int) -> str:
     """Return the time span between the messages with the nearest ids."""
-    latest = time_of(deleted.enqueued_before or now, now=now)
+    latest = format_time(deleted.enqueued_before or now, now=now)
     before = _("before %(time)s") % {"time": latest}
     if deleted.enqueued_after is None:
         return before
-    after = time_of(deleted.enqueued_after, now=now)
+    after = format_time(deleted.enqueued_after, now=now)
     return _("after %(after)s and %(before)s") % {"after": after, "before": before}

@@ -3,7 +3,7 @@
 import re
 
 from ..arguments import checked_id, checked_integer, checked_text, encode_text, optional_text
-from ..guard import shown
+from ..guard import safe_repr
 from ..store import sqlite as store
 from ..types import MAX_INTEGER, Explanation, Page, State
 from .async_twins import async_twin, has_async_twin
@@ -33,7 +33,7 @@ class FindVerbs(Verbs[M]):
     # Overrides Django's explain() of a query, which every query set still has.
     @has_async_twin
     def explain(self, id: int) -> Explanation:  # type: ignore[override]
-        """Return why the message has not run, what holds it, or what became of it.
+        """Explain why the message has not run, what holds it, or how it ended.
 
         The cost does not depend on the number of messages. The message may have been deleted.
         """
@@ -66,21 +66,21 @@ class FindVerbs(Verbs[M]):
         """
         limit = checked_integer(limit, "limit")
         if state is not None and not (isinstance(state, str) and state in set(State)):
-            raise ValueError(f"state must be one of {', '.join(State)}, not {shown(state)}")
+            raise ValueError(f"state must be one of {', '.join(State)}, not {safe_repr(state)}")
         queue = optional_text(queue, "queue")
         group = optional_text(group, "group")
         if text is not None and not isinstance(text, str):
-            raise TypeError(f"text must be a str, not {shown(text)}")
+            raise TypeError(f"text must be a str, not {safe_repr(text)}")
         encode_text(text or "", "text")
         connection = self.connection
         if queue is not None:
             require_queue(connection, queue)
         criteria = store.find.Criteria(queue=queue, state=state, group=group, text=text)
         limit = min(limit, MAX_INTEGER - 1)  # one more is read, for the next page
-        ids, place = store.find.find(
-            connection, criteria, limit=limit, place=_parse_position(after)
+        ids, next_position = store.find.find(
+            connection, criteria, limit=limit, position=_parse_position(after)
         )
-        return Page(ids=tuple(ids), next=_format_position(place))
+        return Page(ids=tuple(ids), next=_format_position(next_position))
 
     def newest_id(self) -> int:
         """Return the id of the message stored last, even if it has been deleted; 0 for none."""
@@ -110,9 +110,9 @@ def _parse_position(text: str | None) -> store.find.Position:
         return store.find.Position()
     match = POSITION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"after must be the `next` of a page, not {shown(text)}")
+        raise ValueError(f"after must be the `next` of a page, not {safe_repr(text)}")
     return store.find.Position(int(match[1]), int(match[2]) - 1)
 
 
-def _format_position(place: store.find.Position | None) -> str | None:
-    return None if place is None else f"{place.section}-{place.within + 1}"
+def _format_position(position: store.find.Position | None) -> str | None:
+    return None if position is None else f"{position.section}-{position.offset + 1}"

@@ -4,7 +4,7 @@ from functools import partial
 
 from ..arguments import checked_id, checked_text
 from ..doorbell import ring_doorbell
-from ..guard import shown
+from ..guard import safe_repr
 from ..signals import send_released_after_commit
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
@@ -51,12 +51,12 @@ class OperationVerbs(Verbs[M]):
         another one by now, return False and change nothing.
 
         The delivery counts: at its delivery limit the message becomes a dead letter. `reason` is
-        recorded in `errors`. The former holder gets LockLost when it settles the message.
+        recorded in `errors`. The previous holder gets LockLost when it settles the message.
         """
         id, using = checked_id(id), self.database
         reason = checked_text(reason, "reason")
         if not isinstance(seen, str):
-            raise TypeError(f"seen must be a str, not {shown(seen)}")
+            raise TypeError(f"seen must be a str, not {safe_repr(seen)}")
         with write_transaction(using) as (connection, now):
             token = store.leases.HELD_TOKEN.value(connection, id=id)
             if token is None or fingerprint(token) != seen:

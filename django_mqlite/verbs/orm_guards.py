@@ -54,7 +54,7 @@ COLUMN_VERBS: Mapping[str, Mapping[str, str]] = {
 
 
 class GuardedQuerySet(models.QuerySet[M]):
-    """A query set that refuses to create rows and to update columns that a rule depends on."""
+    """A query set that raises TypeError on creating rows or updating columns with a verb."""
 
     def _fetch_all(self) -> None:
         read_any_text(self.db, super()._fetch_all)
@@ -95,7 +95,7 @@ class GuardedModel(models.Model):
     def refresh_from_db(
         self, using: str | None = None, fields: Any = None, from_queryset: Any = None
     ) -> None:
-        """Reread the row, by default from the database of the instance and not from a replica."""
+        """Reread the row, by default from the database of the instance instead of a replica."""
         using = using or self._state.db
         reread = partial(super().refresh_from_db, using, fields, from_queryset)
         read_any_text(using or DEFAULT_DB_ALIAS, reread)

@@ -17,7 +17,7 @@ from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction
 from ..types import OrderingMode, QueueConfig, QueueOverview, QueueStats
 from .base import M, Verbs, require_queue
-from .workers import last_hour, live_workers, settled
+from .workers import last_hour, live_workers, settled_deliveries
 
 
 class QueueVerbs(Verbs[M]):
@@ -26,12 +26,12 @@ class QueueVerbs(Verbs[M]):
     def create_queue(self, name: str, **options: Any) -> M:
         """Create the queue `name` with `options`, which are those of MQLITE['QUEUES'].
 
-        If the queue exists, it gets exactly these options: those left out return to their
-        defaults. Use configure() to change some of them.
+        If the queue exists, it gets exactly these options; options that are not passed return to
+        their defaults. Use configure() to change some of them.
 
         Raises ValueError for an invalid name, NameConflict if a topic or a subscription has the
         name, and ImproperlyConfigured for an invalid option, or if the queue has messages and
-        would become strict_fifo or cease to be it.
+        would become or stop being strict_fifo.
         """
         name = checked_name(name)
         self.declare(name, queue_config(options, f"queue {name!r}"))
@@ -52,7 +52,7 @@ class QueueVerbs(Verbs[M]):
         return self.get(name=name)
 
     def sync(self) -> list[str]:
-        """Apply the queues declared in settings to the database; return the names of changed ones.
+        """Apply the queues declared in settings to the database; return the changed names.
 
         Queues named in a tasks backend in TASKS are created with default options if they do not
         exist. Queues that are no longer declared are kept, with their messages.
@@ -75,7 +75,7 @@ class QueueVerbs(Verbs[M]):
             return _declare(connection, name, config, now=now)
 
     def set_paused(self, queue: Any, paused: bool) -> bool:
-        """Pause or resume the queue; return whether that was a change. Raises QueueNotFound."""
+        """Pause or resume the queue; return False if nothing changed. Raises QueueNotFound."""
         name = checked_text(queue.pk, "name")
         with write_transaction(self.database) as (connection, now):
             changed = store.queues.PAUSE_QUEUE.run(
@@ -98,7 +98,7 @@ class QueueVerbs(Verbs[M]):
         included, and the last 15 seconds may be missing.
         """
         now = timing.now_ms()
-        tallies = settled(self.database)
+        tallies = settled_deliveries(self.database)
         workers = live_workers(self.database)
         overviews = []
         for stats in self.stats():

@@ -24,10 +24,10 @@ REFERENCES = """
 
 
 def referenced(connection: Any, ids: Collection[int]) -> set[int]:
-    """Return the ids of those messages that a row of another table refers to.
+    """Return the ids of the messages that a row of another table refers to.
 
-    Check this before deleting. Django's foreign keys are deferred, so SQLite would only refuse the
-    commit, which may be the caller's, and would not name the message.
+    Check this before deleting. Django's foreign keys are deferred, so SQLite would only reject the
+    commit, which may be the caller's, without naming the message.
     """
     referenced_ids: set[int] = set()
     quote = connection.ops.quote_name
@@ -50,9 +50,9 @@ def _referring_columns(connection: Any) -> list[tuple[str, str]]:
 
 
 def naming_references(verb: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Raise MessageReferenced if a foreign key refused the deletions of the verb.
+    """Raise MessageReferenced if a foreign key prevented the deletions of the verb.
 
-    In the caller's transaction, a deferred foreign key refuses the caller's commit instead, with
+    In the caller's transaction, a deferred foreign key makes the caller's commit fail instead, with
     Django's IntegrityError.
     """
 

@@ -10,8 +10,8 @@ from typing import Any
 from .. import signals
 from ..arguments import checked_integer
 from ..doorbell import ring_doorbell
-from ..exceptions import ErrorDetails, describe_error, is_error, remembered
-from ..guard import shown
+from ..exceptions import ErrorDetails, describe_error, details_json, is_error
+from ..guard import safe_repr
 from ..signals import send_after_commit
 from ..store import sqlite as store
 from ..store.sqlite.settle import SettleResult
@@ -31,7 +31,7 @@ class Settlement:
     outcome: Outcome
     error: BaseException | str | None = None
     details: ErrorDetails | None = None
-    """The error as text, computed before there is a transaction: `__str__` is foreign code."""
+    """The error as text, computed outside a transaction, because `__str__` is foreign code."""
 
     def __post_init__(self) -> None:
         if self.details is None and self.error is not None:
@@ -39,10 +39,10 @@ class Settlement:
 
 
 def settle(connection: Any, settlements: Sequence[Settlement], *, now: int) -> list[bool]:
-    """Settle each delivery by its outcome; return for each whether its lease still held.
+    """Settle each delivery by its outcome; return for each whether its lease was still held.
 
     All completions are one statement. Nothing is written for a lost lease. Repeating a settle that
-    was carried out returns True and sends no signal.
+    succeeded returns True and sends no signal.
     """
     leases = [settlement.message.lease for settlement in settlements]
     completions = {
@@ -138,7 +138,7 @@ def _error_document(settlement: Settlement, now: int) -> str | None:
     if settlement.details is None:
         return None
     message = settlement.message
-    return remembered(
+    return details_json(
         settlement.details,
         delivery=message.delivery_count,
         worker=message.locked_by,
@@ -160,7 +160,7 @@ class SettleVerbs(Verbs[M]):
     def settle(
         self, message: Any, outcome: Outcome, *, error: BaseException | str | None = None
     ) -> bool:
-        """Settle the message's lease by `outcome`; return False if it is lost, nothing written."""
+        """Settle the message's lease by `outcome`; return False and write nothing if it is lost."""
         settlement = Settlement(message=message, outcome=outcome, error=error)
         with restoring_states([settlement]), write_transaction(self.database) as (connection, now):
             return settle(connection, [settlement], now=now)[0]
@@ -168,7 +168,7 @@ class SettleVerbs(Verbs[M]):
     @has_async_twin
     @naming_references
     def complete_many(self, messages: Sequence[Any]) -> list[bool]:
-        """Complete the messages in one statement; return for each whether its lease still held.
+        """Complete the messages in one statement; return for each whether its lease was still held.
 
         Repeating the call within 30 minutes returns True again and changes nothing. Raises
         ValueError for messages of another database.
@@ -188,7 +188,7 @@ class SettleVerbs(Verbs[M]):
         *,
         at_least_ms: int = 0,
     ) -> list[bool]:
-        """Renew the leases in one statement; return for each whether it still held.
+        """Renew the leases in one statement; return for each whether it was still held.
 
         The new lease lasts `lock_duration` (timedelta or seconds) from now, by default the queue's,
         and is stored in `locked_until`. A lease is never shortened, and an expired one never
@@ -212,9 +212,11 @@ class SettleVerbs(Verbs[M]):
         *,
         at_least_ms: int = 0,
     ) -> dict[Lease, int]:
-        """Renew leases without their messages; return the deadlines of those that still held."""
+        """Renew leases without their messages; return the deadlines of those still held."""
         lock_duration_ms = lock_ms(lock_duration)
-        at_least_ms = checked_integer(at_least_ms, "at_least_ms", least=0, most=MAX_DURATION_MS)
+        at_least_ms = checked_integer(
+            at_least_ms, "at_least_ms", minimum=0, maximum=MAX_DURATION_MS
+        )
         with write_transaction(self.database) as (connection, now):
             return store.settle.renew(
                 connection,
@@ -228,7 +230,9 @@ class SettleVerbs(Verbs[M]):
         if not isinstance(messages, Sequence) or not all(
             isinstance(message, self.model._meta.concrete_model or ()) for message in messages
         ):
-            raise TypeError(f"messages must be a list of claimed messages, not {shown(messages)}")
+            raise TypeError(
+                f"messages must be a list of claimed messages, not {safe_repr(messages)}"
+            )
         for message in messages:
             if message._state.db not in (None, self.database):
                 raise ValueError(

@@ -19,8 +19,8 @@ class TopicVerbs(Verbs[M]):
         """Copy messages that are published to `topic` into the queue `subscription`.
 
         `filter` is a CEL expression over the message's properties; '' matches every message.
-        `options` configure the queue, as in MQLITE['QUEUES']. Subscribing again replaces the
-        filter and nothing else, so options are not accepted then.
+        `options` configure the queue, as in MQLITE['QUEUES']. Subscribing again only replaces
+        the filter, so it does not accept options.
 
         Raises NameConflict if one of the names is taken, and ValueError for an invalid name or
         filter; nothing is stored in either case.
@@ -50,12 +50,12 @@ class TopicVerbs(Verbs[M]):
         """
         subscription = checked_text(subscription, "subscription")
         with write_transaction(self.database) as (connection, _):
-            known = store.topics.UNSUBSCRIBE.run(connection, subscription=subscription) > 0
+            existed = store.topics.UNSUBSCRIBE.run(connection, subscription=subscription) > 0
         while self._empty_queue(subscription) == BATCH:
             pass
         with write_transaction(self.database) as (connection, _):
             store.topics.DELETE_SUBSCRIPTION_QUEUE.run(connection, name=subscription)
-        return known
+        return existed
 
     def _empty_queue(self, subscription: str) -> int:
         with (

@@ -19,7 +19,7 @@ MINUTES = 60
 """The number of minutes that are counted and shown."""
 
 LIVE_WITHIN_MS = 60_000
-"""A worker updates its record every 15 s, so one that is not live has missed four updates."""
+"""A worker updates its record every 15 s, so a worker that is not live missed four updates."""
 
 
 class Tally:
@@ -35,7 +35,7 @@ class Tally:
         self._counts[queue, now // MINUTE_MS][state != State.COMPLETED] += 1
 
     def last_hour(self, *, now: int) -> Tallies:
-        """Return the counts to record, and drop those older than an hour."""
+        """Return the counts of the last hour, and drop the older ones."""
         oldest = _oldest_minute(now)
         for key in [key for key in self._counts if key[1] < oldest]:
             del self._counts[key]
@@ -45,7 +45,7 @@ class Tally:
         return dict(tallies)
 
 
-def merged(all_tallies: Iterable[Tallies], *, now: int) -> Tallies:
+def merge_tallies(all_tallies: Iterable[Tallies], *, now: int) -> Tallies:
     """Return the sums of several workers' counts for the last hour."""
     sums: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
     for tallies in all_tallies:
@@ -151,17 +151,17 @@ def unregister(using: str, worker: str) -> None:
     """Remove the worker from the register, and keep its counts of the last hour."""
     with write_transaction(using) as (connection, now):
         record = _parse(store.workers.DELETE_WORKER.value(connection, worker=worker))
-        if settled := _checked_tallies(record.get("settled", {})):
-            tallies = merged([_unregistered_tallies(connection), settled], now=now)
+        if tallies := _checked_tallies(record.get("settled", {})):
+            tallies = merge_tallies([_unregistered_tallies(connection), tallies], now=now)
             store.workers.RECORD_UNREGISTERED_TALLIES.run(
                 connection, tallies=json.dumps(tallies), now=now
             )
 
 
-def settled(using: str) -> Tallies:
+def settled_deliveries(using: str) -> Tallies:
     """Return the deliveries of the last hour, including those of unregistered workers."""
     tallies = [worker.settled for worker in registered_workers(using)]
-    return merged([_unregistered_tallies(connections[using]), *tallies], now=timing.now_ms())
+    return merge_tallies([_unregistered_tallies(connections[using]), *tallies], now=timing.now_ms())
 
 
 def _unregistered_tallies(connection: Any) -> Tallies:

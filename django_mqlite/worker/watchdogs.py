@@ -18,7 +18,7 @@ from ..exceptions import MqliteError, QueueNotFound
 from ..guard import get_logger
 from ..handlers import Handler, queues_of_kinds
 from ..models import Queue
-from ..paths import anchored
+from ..paths import absolute_name
 from ..schema import check_schema, schema_differences
 from ..store import sqlite as store
 from ..transactions import write_transaction
@@ -112,7 +112,7 @@ def _make_names_absolute() -> None:
     for connection in connections.all():
         if connection.vendor == "sqlite":
             settings = connection.settings_dict  # shared by all threads
-            settings["NAME"] = anchored(str(settings["NAME"]))
+            settings["NAME"] = absolute_name(str(settings["NAME"]))
 
 
 def _watch(files: "DatabaseFiles", finished: Event, shutdown: Shutdown) -> None:

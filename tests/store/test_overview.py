@@ -12,7 +12,7 @@ from django_mqlite.verbs.workers import (
     MINUTES,
     Tally,
     last_hour,
-    merged,
+    merge_tallies,
     register,
     registered_workers,
     unregister,
@@ -132,7 +132,7 @@ def test_a_tally_forgets_what_is_over(clock):
 
 
 def test_nothing_counted_is_nothing(clock):
-    assert merged([], now=clock.ms) == {}
+    assert merge_tallies([], now=clock.ms) == {}
     assert {each.completed for each in last_hour({}, "jobs", now=clock.ms)} == {0}
 
 

@@ -78,4 +78,4 @@ def test_what_is_out_of_range_is_a_value_error_that_names_the_argument(value):
 @pytest.mark.parametrize("value", [0, 0.0, timedelta(), 0.0005])
 def test_less_than_the_least_is_refused_with_the_least(value):
     with pytest.raises(ValueError, match=r"ttl must be at least 0\.001 s"):
-        milliseconds(value, "ttl", least=1)
+        milliseconds(value, "ttl", minimum=1)

@@ -5,14 +5,14 @@ import traceback
 
 import pytest
 
-from django_mqlite.exceptions import failure, text_of
+from django_mqlite.exceptions import failure_json, text_of
 
 SIZE = 40_000
 
 
 def describe_error(error, **facts):
     """As the store takes it: JSON text that SQLite can hold."""
-    text = failure(error, **facts)
+    text = failure_json(error, **facts)
     text.encode()
     assert "\0" not in text
     assert len(text) < SIZE
@@ -218,7 +218,7 @@ def test_what_is_no_exception_but_ends_a_handler_is_described(error):
 def test_a_class_with_an_endless_name_is_bounded():
     endless = type("E" * 1_000_000, (Exception,), {})
 
-    assert len(failure(endless("x"))) < SIZE
+    assert len(failure_json(endless("x"))) < SIZE
 
 
 def test_text_of_is_what_str_says():

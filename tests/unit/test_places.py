@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from django_mqlite.paths import anchored, file_of
+from django_mqlite.paths import absolute_name, file_of
 from django_mqlite.sqlite3.driver import Database
 
 HERE = Path.cwd()
@@ -35,17 +35,17 @@ def test_a_name_stands_for_the_file_that_sqlite_opens(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_anchored_name_stands_for_the_same_file_everywhere(name, tmp_path, monkeypatch):
-    fixed = anchored(name)
+    fixed = absolute_name(name)
     monkeypatch.chdir(tmp_path)
 
     assert file_of(fixed) == NAMES[name]
-    assert anchored(fixed) == fixed
+    assert absolute_name(fixed) == fixed
 
 
 @pytest.mark.parametrize("name", ["a b.sqlite3", "file:a%20b.sqlite3?mode=rwc"])
 def test_sqlite_opens_an_anchored_name(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    fixed = anchored(name)
+    fixed = absolute_name(name)
     monkeypatch.chdir("/")
 
     Database.connect(fixed, uri=True).execute("CREATE TABLE found (id)").connection.close()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_mqlite.formatting import length, time_of
+from django_mqlite.formatting import format_duration, format_time
 from django_mqlite.testing.fake_clock import START_MS
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -26,7 +26,7 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
     ],
 )
 def test_a_length_has_two_units_at_most(ms, said):
-    assert length(ms) == said
+    assert format_duration(ms) == said
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_a_length_has_two_units_at_most(ms, said):
 def test_a_time_has_its_date_where_that_is_not_todays(settings, ms, zone, said):
     settings.TIME_ZONE = zone
 
-    assert time_of(START_MS + ms, now=START_MS) == said
+    assert format_time(START_MS + ms, now=START_MS) == said

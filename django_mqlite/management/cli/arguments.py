@@ -52,7 +52,7 @@ def count(text: str) -> int:
     return int(text)
 
 
-def seconds(text: str, *, least_ms: int = 0) -> float:
+def seconds(text: str, *, minimum_ms: int = 0) -> float:
     """Return the seconds of a duration such as 90, 90s, 15m, 1.5h, 2d or 1w."""
     match = DURATION.fullmatch(text)
     if match is None:
@@ -61,20 +61,20 @@ def seconds(text: str, *, least_ms: int = 0) -> float:
             "2h or 7d."
         )
     value = float(match[1]) * UNITS[match[2]]
-    if not least_ms / 1000 <= value <= MAX_DURATION_MS / 1000:
-        minimum = f"at least {least_ms / 1000:g} s and " if least_ms else ""
-        raise ArgumentTypeError(f"Invalid duration {text!r}: use {minimum}at most 100 years.")
+    if not minimum_ms / 1000 <= value <= MAX_DURATION_MS / 1000:
+        lower_limit = f"at least {minimum_ms / 1000:g} s and " if minimum_ms else ""
+        raise ArgumentTypeError(f"Invalid duration {text!r}: use {lower_limit}at most 100 years.")
     return value
 
 
 def duration(text: str) -> timedelta:
     """Return a duration of at least a millisecond."""
-    return timedelta(milliseconds=milliseconds(seconds(text, least_ms=1), "duration"))
+    return timedelta(milliseconds=milliseconds(seconds(text, minimum_ms=1), "duration"))
 
 
 def interval(text: str) -> float:
     """Return the seconds between two queries: at least 0.1, to limit the load."""
-    return seconds(text, least_ms=100)
+    return seconds(text, minimum_ms=100)
 
 
 def rate(text: str) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_mqlite.exceptions import failures, format_error, is_interruption
+from django_mqlite.exceptions import format_error, is_interruption, stored_failures
 from django_mqlite.formatting import state_label
 from django_mqlite.managers import MessageManager
 from django_mqlite.message import encode_json
@@ -195,7 +195,9 @@ def _value(message: Message, name: str) -> Any:
             return beginning(message.body)
         case "last_error":
             return (
-                shortened(failures(message.errors)[-1].get("message")) if message.errors else None
+                shortened(stored_failures(message.errors)[-1].get("message"))
+                if message.errors
+                else None
             )
         case _:
             return getattr(message, name)
@@ -285,7 +287,7 @@ def _full_text(message: Message, why: Explanation) -> Iterator[str]:
     yield from _body_text(message)
     if message.result is not None:
         yield from _block("result", _pretty(message.result))
-    for error in failures(message.errors):
+    for error in stored_failures(message.errors):
         yield from _failure(error)
 
 

@@ -20,7 +20,7 @@ IDS_BY_STATE = Statement(
                AND (%(state)s IS NULL OR %(state)s = 'locked')
              ORDER BY q.name, m.locked_until, m.id
              LIMIT CASE WHEN 0 < %(section)s THEN 0 ELSE %(limit)s END
-            OFFSET CASE WHEN 0 = %(section)s THEN %(place)s ELSE 0 END)
+            OFFSET CASE WHEN 0 = %(section)s THEN %(position)s ELSE 0 END)
      UNION ALL
     SELECT section, name, first, second, third
       FROM (SELECT 1 AS section, q.name, m.blocked AS first, -m.priority AS second, m.id AS third
@@ -31,7 +31,7 @@ IDS_BY_STATE = Statement(
                AND (%(state)s IS NULL OR %(state)s = 'active')
              ORDER BY q.name, m.blocked, m.priority DESC, m.id
              LIMIT CASE WHEN 1 < %(section)s THEN 0 ELSE %(limit)s END
-            OFFSET CASE WHEN 1 = %(section)s THEN %(place)s ELSE 0 END)
+            OFFSET CASE WHEN 1 = %(section)s THEN %(position)s ELSE 0 END)
      UNION ALL
     SELECT section, name, first, second, third
       FROM (SELECT 2 AS section, q.name, m.visible_at AS first, 0 AS second, m.id AS third
@@ -42,7 +42,7 @@ IDS_BY_STATE = Statement(
                AND (%(state)s IS NULL OR %(state)s = 'scheduled')
              ORDER BY q.name, m.visible_at, m.id
              LIMIT CASE WHEN 2 < %(section)s THEN 0 ELSE %(limit)s END
-            OFFSET CASE WHEN 2 = %(section)s THEN %(place)s ELSE 0 END)
+            OFFSET CASE WHEN 2 = %(section)s THEN %(position)s ELSE 0 END)
      UNION ALL
     SELECT section, name, first, second, third
       FROM (SELECT 3 AS section, q.name, 0 AS first, 0 AS second, m.id AS third
@@ -53,7 +53,7 @@ IDS_BY_STATE = Statement(
                AND (%(state)s IS NULL OR %(state)s = 'deferred')
              ORDER BY q.name, m.id
              LIMIT CASE WHEN 3 < %(section)s THEN 0 ELSE %(limit)s END
-            OFFSET CASE WHEN 3 = %(section)s THEN %(place)s ELSE 0 END)
+            OFFSET CASE WHEN 3 = %(section)s THEN %(position)s ELSE 0 END)
      UNION ALL
     SELECT section, name, first, second, third
       FROM (SELECT 4 AS section, q.name, -m.finished_at AS first, 0 AS second, -m.id AS third
@@ -64,7 +64,7 @@ IDS_BY_STATE = Statement(
                AND (%(state)s IS NULL OR %(state)s = 'dead_lettered')
              ORDER BY q.name, m.finished_at DESC, m.id DESC
              LIMIT CASE WHEN 4 < %(section)s THEN 0 ELSE %(limit)s END
-            OFFSET CASE WHEN 4 = %(section)s THEN %(place)s ELSE 0 END)
+            OFFSET CASE WHEN 4 = %(section)s THEN %(position)s ELSE 0 END)
      UNION ALL
     SELECT section, name, first, second, third
       FROM (SELECT 5 AS section, q.name, -m.finished_at AS first, 0 AS second, -m.id AS third
@@ -75,7 +75,7 @@ IDS_BY_STATE = Statement(
                AND (%(state)s IS NULL OR %(state)s = 'completed')
              ORDER BY q.name, m.finished_at DESC, m.id DESC
              LIMIT CASE WHEN 5 < %(section)s THEN 0 ELSE %(limit)s END
-            OFFSET CASE WHEN 5 = %(section)s THEN %(place)s ELSE 0 END)
+            OFFSET CASE WHEN 5 = %(section)s THEN %(position)s ELSE 0 END)
     """,
 )
 
@@ -88,7 +88,7 @@ DEAD_LETTER_IDS = Statement(
     SELECT id FROM mqlite_messages
      WHERE state = 'dead_lettered' AND finished_at >= 0
      ORDER BY finished_at DESC, id DESC
-     LIMIT %(limit)s OFFSET %(place)s
+     LIMIT %(limit)s OFFSET %(position)s
     """,
 )
 
@@ -96,7 +96,7 @@ DEAD_LETTER_IDS = Statement(
 NEWEST_IDS = Statement(
     """
     SELECT id FROM mqlite_messages
-     WHERE id < %(place)s
+     WHERE id < %(position)s
      ORDER BY id DESC
      LIMIT %(limit)s
     """,
@@ -106,7 +106,7 @@ NEWEST_IDS = Statement(
 GROUP_IDS = Statement(
     """
     SELECT id FROM mqlite_messages
-     WHERE group_id = %(group)s AND id < %(place)s
+     WHERE group_id = %(group)s AND id < %(position)s
        AND (%(queue)s IS NULL OR queue = %(queue)s)
        AND (%(state)s IS NULL OR state = %(state)s)
      ORDER BY id DESC
@@ -127,7 +127,7 @@ IDENTIFIER_IDS = Statement(
                    UNION
                   SELECT id FROM mqlite_messages WHERE correlation_id = %(text)s)
      ORDER BY id DESC
-     LIMIT %(limit)s OFFSET %(place)s
+     LIMIT %(limit)s OFFSET %(position)s
     """,
 )
 
@@ -141,7 +141,7 @@ SUBJECT_IDS = Statement(
        AND (%(state)s IS NULL OR state = %(state)s)
        AND (%(group)s IS NULL OR group_id = %(group)s)
      ORDER BY subject, id
-     LIMIT %(limit)s OFFSET %(place)s
+     LIMIT %(limit)s OFFSET %(position)s
     """,
 )
 
@@ -159,7 +159,7 @@ class Position(NamedTuple):
     """The position at which a page begins: a section, and an offset in it; -1 is its beginning."""
 
     section: int = 0
-    within: int = -1
+    offset: int = -1
 
 
 class Section(NamedTuple):
@@ -171,43 +171,43 @@ class Section(NamedTuple):
 
 
 def find(
-    connection: Connection, criteria: Criteria, *, limit: int, place: Position
+    connection: Connection, criteria: Criteria, *, limit: int, position: Position
 ) -> tuple[list[int], Position | None]:
     """Return the ids of one page, and the position of the next page or None."""
     sections = _sections(criteria)
     if not sections:
-        return _page_by_state(connection, criteria, limit=limit, place=place)
+        return _page_by_state(connection, criteria, limit=limit, position=position)
     page: list[int] = []
-    for number in range(place.section, len(sections)):
+    for number in range(position.section, len(sections)):
         section = sections[number]
-        within = place.within if number == place.section else -1
+        offset = position.offset if number == position.section else -1
         left = limit - len(page)
-        ids = _section_ids(connection, section, within, limit=left + 1)
+        ids = _section_ids(connection, section, offset, limit=left + 1)
         page += ids[:left]
         if len(ids) > left:
             if left == 0:
                 return page, Position(number)
-            return page, Position(number, ids[left - 1] if section.by_id else max(within, 0) + left)
+            return page, Position(number, ids[left - 1] if section.by_id else max(offset, 0) + left)
     return page, None
 
 
-def _section_ids(connection: Connection, section: Section, within: int, *, limit: int) -> list[int]:
+def _section_ids(connection: Connection, section: Section, offset: int, *, limit: int) -> list[int]:
     beginning = MAX_INTEGER if section.by_id else 0
-    values = section.values | {"limit": limit, "place": beginning if within < 0 else within}
+    values = section.values | {"limit": limit, "position": beginning if offset < 0 else offset}
     return [id for (id,) in section.statement.all(connection, **values)]
 
 
 def _page_by_state(
-    connection: Connection, criteria: Criteria, *, limit: int, place: Position
+    connection: Connection, criteria: Criteria, *, limit: int, position: Position
 ) -> tuple[list[int], Position | None]:
     """Return a page of one queue, one state or both; each state is a section."""
-    within = max(place.within, 0)
+    offset = max(position.offset, 0)
     rows = IDS_BY_STATE.all(
         connection,
         queue=criteria.queue,
         state=criteria.state,
-        section=place.section,
-        place=within,
+        section=position.section,
+        position=offset,
         limit=limit + 1,
     )
     page = sorted(rows)[:limit]
@@ -217,7 +217,7 @@ def _page_by_state(
         return ids, None
     section = page[-1][0]
     taken = sum(row[0] == section for row in page)
-    return ids, Position(section, taken + (within if section == place.section else 0))
+    return ids, Position(section, taken + (offset if section == position.section else 0))
 
 
 def _sections(criteria: Criteria) -> list[Section]:

@@ -67,7 +67,7 @@ def test_a_bad_argument_is_named(queue, arguments, said):
     [("why",), ("show",), ("peek",), ("list",), ("list", "--search"), ("enqueue", "jobs")],
 )
 def test_bytes_that_are_no_text_are_told(queue, arguments):
-    with pytest.raises(CommandError, match="an argument must not have lone surrogates"):
+    with pytest.raises(CommandError, match="an argument must not contain lone surrogates"):
         mqlite(*arguments, os.fsdecode(b"order-\xff"))
 
 

@@ -63,7 +63,7 @@ def test_one_that_is_known_already_is_said_to_be(make_queue, clock):
         "duplicate": True,
         "visible_at": None,
     }
-    with pytest.raises(CommandError, match="with other data"):
+    with pytest.raises(CommandError, match="with different data"):
         mqlite("enqueue", "once", "2", "--message-id=m")
 
 
@@ -263,7 +263,7 @@ def test_a_bar_shows_how_far_it_has_come_on_a_terminal_and_not_in_the_answer(que
         (("stats", "--watch", "soon"), "Invalid duration 'soon': use seconds"),
         (("enqueue", "jobs"), "required: DATA"),
         (("enqueue", "jobs", "{"), "DATA is not valid JSON"),
-        (("enqueue", "jobs", "NaN"), "data is nan, which JSON does not have"),
+        (("enqueue", "jobs", "NaN"), "data is nan, which JSON cannot represent"),
         (("enqueue", "job", "1"), "Did you mean 'jobs'"),
         (("enqueue", "jobs", "1", "--property", "x"), "Invalid property 'x': use NAME=VALUE."),
         (("enqueue", "jobs", "1", "--property", "=x"), "Invalid property '=x': use NAME=VALUE."),

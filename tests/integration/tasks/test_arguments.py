@@ -92,9 +92,9 @@ UNSUPPORTED = {
 }
 
 BAD_VALUES = {
-    "nan": (math.nan, "nan, which JSON does not have"),
-    "infinity": (-math.inf, "-inf, which JSON does not have"),
-    "surrogate": ("\ud800", r"'\\ud800', which JSON does not have"),
+    "nan": (math.nan, "nan, which JSON cannot represent"),
+    "infinity": (-math.inf, "-inf, which JSON cannot represent"),
+    "surrogate": ("\ud800", r"'\\ud800', which JSON cannot represent"),
     "digits": (10**5_000, "too many digits"),
     "deep": (nested(MAX_DEPTH + 1), f"nested more than {MAX_DEPTH} levels deep"),
     "endless": (endless(), f"nested more than {MAX_DEPTH} levels deep, or contains itself"),

@@ -374,7 +374,7 @@ def test_result_ttl_does_not_apply_to_plain_messages(tasks_queue, run_all):
     [
         (calls.complex_value, (), "Unsupported type"),
         (calls.large_value, (2**20,), "over the limit of 1,048,576"),
-        (calls.not_a_number, (), "which JSON does not have"),
+        (calls.not_a_number, (), "which JSON cannot represent"),
         (calls.number_keys, (), "keys in JSON are strings"),
         (calls.endless, (), "RecursionError"),
     ],

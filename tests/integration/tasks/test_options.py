@@ -262,7 +262,7 @@ def test_repeated_call_sends_no_task_enqueued(unique_queue, sent, commit):
 def test_message_id_of_another_call_is_a_conflict(unique_queue, run_all, other):
     first = calls.note.using(message_id="a").enqueue(1)
 
-    with pytest.raises(DuplicateConflict, match="'a' with other data"):
+    with pytest.raises(DuplicateConflict, match="'a' with different data"):
         other()
 
     assert calls.note.using(message_id="a").enqueue(1).id == first.id
