@@ -5,7 +5,6 @@ thread. Deliveries would share that thread and its connections: one could roll b
 of another, and would have to wait while another uses the thread.
 """
 
-import os
 from collections.abc import Callable
 from concurrent import futures
 from contextvars import Context, copy_context
@@ -18,7 +17,7 @@ from django.utils import timezone, translation
 
 from ..logs import CurrentMessage, current_message
 from ..models import Message
-from ..types import HandlerResult
+from .forks import end_forked_children
 
 T = TypeVar("T")
 
@@ -112,34 +111,3 @@ class DeliveryThread(futures.Executor):
         future = thread.submit(clean_up)
         future.add_done_callback(lambda _: self._threads.put_back(thread))
         return future
-
-
-def end_forked_children(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Call the function; end any process that it forks and that returns from it."""
-    pid = os.getpid()
-    try:
-        result = function(*args, **kwargs)
-    except BaseException as error:
-        exit_if_forked(pid, error)
-        raise
-    exit_if_forked(pid, result)
-    return result
-
-
-def exit_if_forked(pid: int, result: object) -> None:
-    """Exit if this process was forked from `pid`, with the exit code that `result` implies.
-
-    Otherwise it would continue as a second worker with the same leases. It exits at once, because
-    it must not use the connections of process `pid`, not even to close them.
-    """
-    if os.getpid() == pid:
-        return
-    error = result.error if isinstance(result, HandlerResult) else result
-    match error:
-        case SystemExit(code=None | 0):
-            os._exit(0)
-        case SystemExit(code=int(code)):
-            os._exit(code & 0xFF)
-        case BaseException():
-            os._exit(1)
-    os._exit(0)

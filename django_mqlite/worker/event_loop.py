@@ -11,6 +11,7 @@ from typing import Any
 from ..guard import get_logger
 from ..models import Message
 from .executor import DeliveryResult
+from .forks import new_event_loop
 
 logger = get_logger("django_mqlite.worker")
 
@@ -79,7 +80,7 @@ class EventLoop:
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._guard:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._loop = new_event_loop()
                 run = self._run_until_closed
                 self._thread = Thread(target=run, name="mqlite-event-loop", daemon=True)
                 self._thread.start()

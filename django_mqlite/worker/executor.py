@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import inspect
-import os
 import traceback
 from collections.abc import Awaitable, Mapping
 from concurrent.futures import Future
@@ -24,7 +23,8 @@ from ..models import Message
 from ..outcomes import outcome_of
 from ..transactions import write_transaction
 from ..types import HandlerResult, Outcome, State
-from .delivery_context import DeliveryContexts, end_forked_children, exit_if_forked
+from .delivery_context import DeliveryContexts
+from .forks import ForkGuard, end_forked_children
 
 logger = get_logger("django_mqlite.worker")
 
@@ -159,15 +159,16 @@ def _result(handler: Handler, message: Message, using: str) -> DeliveryResult:
 
 
 async def _handle_async(handler: Handler, message: Message) -> DeliveryResult:
-    pid = os.getpid()
     try:
-        returned = await cast(Awaitable[object], handler.function(message))
-        exit_if_forked(pid, returned)
+        returned = await ForkGuard(_call_async(handler, message))
         check_has_run(returned)
         return delivery_result(message, returned)
     except BaseException as error:  # noqa: BLE001 - see _result()
-        exit_if_forked(pid, error)
         return DeliveryResult(message=message, error=error)
+
+
+async def _call_async(handler: Handler, message: Message) -> object:
+    return await cast(Awaitable[object], handler.function(message))
 
 
 async def _wait_for_thread(future: Future[T]) -> T:
@@ -270,6 +271,10 @@ def _call(handler: Handler, message: Message) -> object:
 
 
 async def _wait_for(result: Awaitable[object]) -> object:
+    return await ForkGuard(_awaited(result))
+
+
+async def _awaited(result: Awaitable[object]) -> object:
     return await result
 
 

@@ -1,6 +1,8 @@
 """drain(): what is due is worked off inline, inside a TestCase and outside of one."""
 
 import asyncio
+import os
+import signal
 from datetime import timedelta
 from functools import partial
 
@@ -212,6 +214,28 @@ def test_an_atomic_handler_is_so_here_as_well(queue, clock, fails):
 
     assert names() == ([] if fails else ["effect"])
     assert state_of(message) == ("dead_lettered" if fails else "gone")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="NOT TESTED: there is no fork on this system")
+@pytest.mark.parametrize(("awaits", "code"), [(True, 1), (False, 0)])
+def test_process_that_an_async_handler_forks_ends_in_it(queue, clock, awaits, code):
+    codes = []
+
+    @handler("jobs")
+    async def fork(message):
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(10)
+            if awaits:
+                await asyncio.sleep(0)
+            return
+        _, status = os.waitpid(pid, 0)  # noqa: ASYNC222 - at most until the alarm
+        codes.append(os.waitstatus_to_exitcode(status))
+
+    enqueue("jobs", None)
+    drain(raise_errors=True)
+
+    assert codes == [code]
 
 
 def test_an_async_handler_is_run_to_its_end(queue, clock):

@@ -4,3 +4,5 @@ A worker has it when it is started with `**FORKING`; the queues are made by the 
 """
 
 FORKING = {"DJANGO_SETTINGS_MODULE": "tests.support.forking_settings"}
+
+QUEUES = ("fork", "fork-atomic", "fork-async", "fork-thread", "fork-to-thread", "stand-by")

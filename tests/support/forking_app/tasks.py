@@ -2,7 +2,7 @@
 
 from django_mqlite.task_backend.compat import task
 
-from .ways import take
+from .ways import take, take_in_coroutine
 
 
 @task()
@@ -12,4 +12,4 @@ def fork(order):
 
 @task()
 async def fork_in_a_loop(order):
-    take(order)
+    await take_in_coroutine(order)

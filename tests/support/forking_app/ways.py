@@ -1,17 +1,19 @@
 """Ways in which a handler starts processes, and how that ends."""
 
+import asyncio
 import contextlib
 import multiprocessing
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import django
+from asgiref.sync import sync_to_async
 
 LONG = 60
 PATIENCE = 20
@@ -81,14 +83,20 @@ def fork_and(leave: Callable[[], object]) -> int | None:
         leave()
         raise InChild
     deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
+    while (code := exit_code_of_fork(pid)) is None and time.monotonic() < deadline:
         time.sleep(0.01)
+    return end_fork(pid) if code is None else code
+
+
+def exit_code_of_fork(pid: int) -> int | None:
+    """None while it runs."""
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def end_fork(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    return None
 
 
 class InChild(Exception):
@@ -156,6 +164,116 @@ WAYS = {
 }
 
 
+async def fork_and_yield() -> int | None:
+    """The child gives the control back to the event loop."""
+    return await fork_in_coroutine(lambda: asyncio.sleep(0))
+
+
+async def fork_and_sleep() -> int | None:
+    """The child waits for a timer of the event loop."""
+    return await fork_in_coroutine(lambda: asyncio.sleep(LONG))
+
+
+async def fork_and_await_thread() -> int | None:
+    """The child waits for a thread, and its process has no other thread."""
+    return await fork_in_coroutine(lambda: sync_to_async(abs)(-1))
+
+
+async def fork_and_await_future() -> int | None:
+    """The child waits for a future that another task of the worker sets."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    loop.call_later(LONG, future.cancel)
+    return await fork_in_coroutine(lambda: future)
+
+
+async def fork_and_await_after_exception() -> int | None:
+    """The child raises, and waits in its clean-up."""
+
+    async def fail() -> None:
+        try:
+            raise KeyError
+        finally:
+            await asyncio.sleep(0)
+
+    return await fork_in_coroutine(fail)
+
+
+async def fork_and_raise_in_coroutine() -> int | None:
+    """The child raises out of the coroutine."""
+
+    async def fail() -> None:
+        raise KeyError
+
+    return await fork_in_coroutine(fail)
+
+
+async def fork_and_return_from_coroutine() -> int | None:
+    """The child returns from the coroutine."""
+    return await fork_in_coroutine(no_step)
+
+
+async def fork_and_run_own_loop() -> int | None:
+    """The child awaits in an event loop of its own, and returns."""
+
+    async def run() -> None:
+        asyncio.run(asyncio.sleep(0.01))
+
+    return await fork_in_coroutine(run)
+
+
+async def fork_in_task_and_yield() -> int | None:
+    """A task of the handler forks, and the child gives the control back to the event loop."""
+    return await asyncio.create_task(fork_and_yield())
+
+
+async def fork_in_task_and_return() -> int | None:
+    """A task of the handler forks, and the child returns from it."""
+
+    async def run() -> int | None:
+        with contextlib.suppress(InChild):
+            return await fork_in_coroutine(no_step)
+        return None
+
+    (code,) = await asyncio.gather(run())
+    return code
+
+
+async def no_step() -> None:
+    """Return without awaiting anything."""
+
+
+async def fork_in_coroutine(leave: Callable[[], Awaitable[object]]) -> int | None:
+    """Fork; the child leaves the coroutine in this way. Return its exit code, or None."""
+    pid = os.fork()
+    if pid == 0:
+        await leave()
+        raise InChild
+    deadline = time.monotonic() + PATIENCE
+    while (  # noqa: ASYNC110 - the end of a process sets no event
+        code := exit_code_of_fork(pid)
+    ) is None and time.monotonic() < deadline:
+        await asyncio.sleep(0.01)
+    return end_fork(pid) if code is None else code
+
+
+ASYNC_WAYS = {
+    way.__name__: way
+    for way in (
+        fork_and_yield,
+        fork_and_sleep,
+        fork_and_await_thread,
+        fork_and_await_future,
+        fork_and_await_after_exception,
+        fork_and_raise_in_coroutine,
+        fork_and_return_from_coroutine,
+        fork_and_run_own_loop,
+        fork_in_task_and_yield,
+        fork_in_task_and_return,
+    )
+}
+
+
 def take(order: dict[str, str]) -> None:
     """Start processes in that way, and write how it ended."""
     try:
@@ -164,5 +282,36 @@ def take(order: dict[str, str]) -> None:
         return
     except Exception as error:  # noqa: BLE001 - for the test to see
         outcome = repr(error)
+    write(order, outcome)
+
+
+async def take_in_coroutine(order: dict[str, str]) -> None:
+    """Start a process in that way of a coroutine, or one of the others, and write how it ended."""
+    if order["way"] in WAYS:
+        take(order)
+        return
+    try:
+        outcome = repr(await ASYNC_WAYS[order["way"]]())
+    except InChild:
+        return
+    write(order, outcome)
+
+
+async def stand_by(order: dict[str, str]) -> None:
+    """Run until the test ends it; report any process other than the worker's that runs this."""
+    pid = os.getpid()
+    write(order | {"outcome": f"{order['outcome']}.ready"}, str(pid))
+    while not has_ended(order):
+        if os.getpid() != pid:
+            write(order, str(os.getpid()))
+        await asyncio.sleep(0.001)
+
+
+def has_ended(order: dict[str, str]) -> bool:
+    return Path(order["until"]).exists()
+
+
+def write(order: dict[str, str], outcome: str) -> None:
+    """Write the outcome for the test."""
     Path(f"{order['outcome']}.part").write_text(outcome)
     Path(f"{order['outcome']}.part").rename(order["outcome"])
