@@ -153,6 +153,8 @@ class MessageOptions(TypedDict, total=False):
     """The delivery limit; the queue's by default."""
     message_id: str | None
     """Your own id for the message, which is also the deduplication key."""
+    unique_key: str | None
+    """While an unfinished message of the queue has this key, another one is not stored."""
     correlation_id: str | None
     """Not used by the queue."""
     reply_to: str | None
@@ -192,6 +194,7 @@ def new_message(  # noqa: PLR0913 - the arguments are the message
     subject: str | None = None,
     content_type: str | None = None,
     properties: Mapping[str, str] | None = None,
+    unique_key: str | None = None,
 ) -> NewMessage:
     """Validate a message; raise a ValueError or TypeError that names the argument."""
     content_type = optional_text(content_type, "content_type")
@@ -219,6 +222,7 @@ def new_message(  # noqa: PLR0913 - the arguments are the message
         group_id=optional_text(group_id, "group_id"),
         subject=optional_text(subject, "subject"),
         properties=_properties(properties),
+        unique_key=optional_text(unique_key, "unique_key"),
     )
 
 

@@ -136,6 +136,7 @@ class Message(GuardedModel):
     delivery_count = models.BigIntegerField(_("delivery count"), default=0)
     max_delivery_count = models.BigIntegerField(_("maximum delivery count"), default=0)
     message_id = models.TextField(_("message id"), null=True)
+    unique_key = models.TextField(_("unique key"), null=True)
     correlation_id = models.TextField(_("correlation id"), null=True)
     reply_to = models.TextField(_("reply to"), null=True)
     group_id = models.TextField(_("group id"), null=True)
@@ -179,7 +180,10 @@ class Message(GuardedModel):
     """A callback to run after the completion of this delivery is committed."""
 
     duplicate = False
-    """True if enqueue() returned an existing message from the deduplication window."""
+    """True if enqueue() returned an existing message instead of storing a new one.
+
+    It was found in the deduplication window, or it is unfinished and has the same unique key.
+    """
 
     @property
     def idempotency_key(self) -> str:

@@ -67,6 +67,7 @@ class NewMessage:
     group_id: str | None = None
     subject: str | None = None
     properties: str | None = None
+    unique_key: str | None = None
 
     def visible_from(self, now: int) -> int:
         """Return the delivery time of a message that is enqueued at `now`."""
@@ -74,22 +75,36 @@ class NewMessage:
 
 
 class BulkCount(int):
-    """The number of messages redriven or purged; `referenced` has the ids of those kept.
+    """The number of messages redriven or purged, with the ids of those that remain dead letters.
 
-    They remain dead letters because a foreign key of the project refers to them.
+    `referenced`: a foreign key of the project refers to them. `duplicates`: an unfinished message
+    of the queue has their unique key.
     """
 
     referenced: tuple[int, ...]
+    duplicates: tuple[int, ...]
 
-    def __new__(cls, count: int = 0, referenced: Iterable[int] = ()) -> Self:
+    def __new__(
+        cls, count: int = 0, referenced: Iterable[int] = (), duplicates: Iterable[int] = ()
+    ) -> Self:
         """Create a count with these ids."""
         instance = super().__new__(cls, count)
         instance.referenced = tuple(referenced)
+        instance.duplicates = tuple(duplicates)
         return instance
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The ids of all messages that remain dead letters."""
+        return self.referenced + self.duplicates
 
     def plus(self, other: "BulkCount") -> "BulkCount":
         """Return the sum of the counts, with the ids of both."""
-        return BulkCount(self + other, self.referenced + other.referenced)
+        return BulkCount(
+            self + other,
+            self.referenced + other.referenced,
+            self.duplicates + other.duplicates,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

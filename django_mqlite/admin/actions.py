@@ -241,17 +241,23 @@ def _is_confirmed(request: HttpRequest) -> bool:
 
 
 def _report(model_admin: BaseAdmin, request: HttpRequest, action: Action, count: BulkCount) -> None:
-    _warn_of_referenced(model_admin, request, count.referenced)
+    _warn_of_kept(model_admin, request, count)
     if count:
         model_admin.message_user(request, action.done % {"count": count}, messages.SUCCESS)
-    elif not count.referenced:
+    elif not count.kept:
         model_admin.message_user(request, action.refused, messages.ERROR)
 
 
-def _warn_of_referenced(model_admin: BaseAdmin, request: HttpRequest, ids: Sequence[int]) -> None:
-    if ids:
-        text = gettext("Kept because other tables refer to them: %(ids)s")
-        model_admin.message_user(request, text % {"ids": format_ids(ids)}, messages.WARNING)
+def _warn_of_kept(model_admin: BaseAdmin, request: HttpRequest, count: BulkCount) -> None:
+    texts = {
+        gettext("Kept because other tables refer to them: %(ids)s"): count.referenced,
+        gettext(
+            "Kept because an unfinished message has their unique key: %(ids)s"
+        ): count.duplicates,
+    }
+    for text, ids in texts.items():
+        if ids:
+            model_admin.message_user(request, text % {"ids": format_ids(ids)}, messages.WARNING)
 
 
 # One message
@@ -437,7 +443,7 @@ def _run_on_dead_letters(
 ) -> TemplateResponse | None:
     """Run batches until all messages are handled or the request has taken MAX_SECONDS."""
     progress = Progress.from_post(request.POST)
-    referenced: tuple[int, ...] = ()
+    kept = BulkCount()
     entry = _entry_for_matching(request, action, options) if _is_across(request) else None
     done_before = progress.done
     stop_at = time.monotonic() + MAX_SECONDS
@@ -449,21 +455,22 @@ def _run_on_dead_letters(
                 count = action.verb([letter.pk for letter in batch], _with_delay(options, progress))
                 progress = progress.after(batch, count, options.get("rate"))
                 if entry is None:
-                    rows = [letter for letter in batch if letter.pk not in count.referenced]
+                    rows = [letter for letter in batch if letter.pk not in count.kept]
                     _log_selected(request, rows, action, options)
                 elif count:
                     entry.object_repr = _matching(request, progress.done - done_before)
                     entry.save()
-            referenced += count.referenced
+                kept = kept.plus(count)
     except (OperationalError, MqliteError) as error:
         text = gettext("Stopped after %(done)d: %(error)s")
         text %= {"done": progress.done, "error": error}
         model_admin.message_user(request, text, messages.ERROR)
         return None
     if progress.left > 0:
-        _warn_of_referenced(model_admin, request, referenced)
+        _warn_of_kept(model_admin, request, kept)
         return _continuation(model_admin, request, action, options, progress)
-    _report(model_admin, request, action, BulkCount(progress.done, referenced))
+    done = BulkCount(progress.done, kept.referenced, kept.duplicates)
+    _report(model_admin, request, action, done)
     return None
 
 

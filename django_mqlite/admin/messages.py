@@ -47,7 +47,7 @@ FIELDSETS: list[tuple[Any, Any]] = [
         "finished_at", "dead_letter_reason", "dead_letter_description", "shown_result",
     )}),
     (_("Failed deliveries"), {"fields": ("shown_errors",)}),
-    (_("References"), {"fields": ("message_id", "correlation_id", "reply_to")}),
+    (_("References"), {"fields": ("message_id", "unique_key", "correlation_id", "reply_to")}),
 ]  # fmt: skip
 TASK_FIELDSET: tuple[Any, Any] = (
     _("Task"),

@@ -77,6 +77,7 @@ CREATE TABLE mqlite_messages (
     delivery_count          INTEGER NOT NULL DEFAULT 0,
     max_delivery_count      INTEGER NOT NULL DEFAULT 0 CHECK (max_delivery_count >= 0),
     message_id              TEXT,
+    unique_key              TEXT,
     correlation_id          TEXT,
     reply_to                TEXT,
     group_id                TEXT,
@@ -221,6 +222,11 @@ INDEXES = [
     CREATE UNIQUE INDEX mqlite_messages_head ON mqlite_messages (queue, line)
      WHERE line IS NOT NULL AND blocked = 0
        AND state IN ('active', 'locked', 'deferred', 'scheduled')
+    """,
+    # the unfinished message that has a unique key; a second one fails the write
+    """
+    CREATE UNIQUE INDEX mqlite_messages_unique_key ON mqlite_messages (queue, unique_key)
+     WHERE unique_key IS NOT NULL AND state IN ('active', 'locked', 'deferred', 'scheduled')
     """,
     # next message of a line
     """

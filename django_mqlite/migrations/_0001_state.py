@@ -82,6 +82,7 @@ STATE = [
                 models.BigIntegerField(default=0, verbose_name="maximum delivery count"),
             ),
             ("message_id", models.TextField(null=True, verbose_name="message id")),
+            ("unique_key", models.TextField(null=True, verbose_name="unique key")),
             ("correlation_id", models.TextField(null=True, verbose_name="correlation id")),
             ("reply_to", models.TextField(null=True, verbose_name="reply to")),
             ("group_id", models.TextField(null=True, verbose_name="group id")),

@@ -22,7 +22,7 @@ from ..task_facts import task_facts
 from ..timing import milliseconds
 from ..transactions import after_commit
 from .checks import check_backend, check_installed
-from .codec import encoded_call
+from .codec import encoded_call, unique_key
 from .compat import BaseTaskBackend, InvalidTask, TaskResultDoesNotExist, UnknownTask, signals
 from .options import Draft, MqliteTask, TaskOptions, checked_options, options_of, written_options
 from .results import readable_result, registered_task, result_from
@@ -79,9 +79,10 @@ class MqliteBackend(BaseTaskBackend):
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Enqueue one call, in the caller's transaction if there is one, and return its TaskResult.
 
-        If the queue has received the task's `message_id` within its `dedup_window`, store nothing
-        and return the first call's result. Raises InvalidTask, a TypeError or ValueError that names
-        the argument, or an error of Message.objects.enqueue(), each before anything is written.
+        If the queue has received the task's `message_id` within its `dedup_window`, or a call that
+        is `unique` is unfinished, store nothing and return the first call's result. Raises
+        InvalidTask, a TypeError or ValueError that names the argument, or an error of
+        Message.objects.enqueue(), each before anything is written.
         """
         options = self._checked_options(task)
         draft = self._message_draft(task, options, args, kwargs)
@@ -89,9 +90,7 @@ class MqliteBackend(BaseTaskBackend):
         if options.message_id is not None:
             _check_dedup_window(manager, task.queue_name)
         message = manager.enqueue(task.queue_name, draft.data, **draft.options)
-        if message.duplicate:
-            return self._first_result(manager, message)
-        return self._new_result(task, message)
+        return self._result(manager, task, message)
 
     def enqueue_many(self, task: Any, drafts: Iterable[Draft]) -> list[Any]:
         """Enqueue all calls or none, in one statement, and return their TaskResults in order."""
@@ -101,14 +100,15 @@ class MqliteBackend(BaseTaskBackend):
                 "enqueue_many() cannot use a message_id, because it identifies one call: "
                 "use enqueue()."
             )
-        stored = self._manager().enqueue_many(
+        manager = self._manager()
+        stored = manager.enqueue_many(
             task.queue_name,
             [
                 self._message_draft(task, options, draft.args, draft.kwargs)
                 for draft in _checked_drafts(drafts)
             ],
         )
-        return [self._new_result(task, message) for message in _without_conflicts(stored)]
+        return [self._result(manager, task, message) for message in _without_conflicts(stored)]
 
     def get_result(self, result_id: str) -> Any:
         """Return the TaskResult with this id. Raises TaskResultDoesNotExist.
@@ -146,6 +146,7 @@ class MqliteBackend(BaseTaskBackend):
             content_type=TASK,
             subject=task.module_path,
             message_id=options.message_id or str(uuid4()),
+            unique_key=unique_key(task, options.unique, args, kwargs),
             priority=int(task.priority),
             group_id=options.group_id,
             max_delivery_count=options.max_attempts,
@@ -162,6 +163,14 @@ class MqliteBackend(BaseTaskBackend):
         if options := written_options(task):
             properties["options"] = json.dumps(options)
         return properties
+
+    def _result(self, manager: "MessageManager[Message]", task: Any, message: "Message") -> Any:
+        """Return the result of the stored message, or of the first call that it repeats."""
+        if not message.duplicate:
+            return self._new_result(task, message)
+        if "state" in message.get_deferred_fields():  # only its id is known
+            return self._first_result(manager, message)
+        return readable_result(message)
 
     def _new_result(self, task: Any, message: "Message") -> Any:
         """Return the result of a new message, and send task_enqueued after commit."""

@@ -1,12 +1,18 @@
-"""Encoding of task arguments as JSON, without loss or with an error that names the argument."""
+"""Encoding of task arguments as JSON, without loss or with an error that names the argument.
+
+And the unique key of a call, which is made from the same arguments.
+"""
 
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from ..exceptions import MessageTooLarge
 from ..guard import safe_repr
 from ..message import encode_json
+from .compat import InvalidTask
 
 MAX_DEPTH = 100
 """The deepest nesting of containers; a worker must be able to decode it on its stack."""
@@ -47,14 +53,7 @@ def encoded_call(
     notices and not the task.
     """
     _check_keys(kwargs, "kwargs")
-    try:
-        # Not the signature of a wrapped function, which may be called with other arguments.
-        signature = inspect.signature(function, follow_wrapped=False)
-        signature.bind(*(["context"] if takes_context else []), *args, **kwargs)
-    except TypeError as error:
-        raise TypeError(
-            f"{function.__qualname__}() does not take these arguments: {error}"
-        ) from None
+    _bind(function, args, kwargs, takes_context=takes_context)
     named = {f"args[{index}]": value for index, value in enumerate(args)}
     named |= {f"argument {name!r}": value for name, value in kwargs.items()}
     for name, value in named.items():
@@ -68,6 +67,52 @@ def encoded_call(
     if len(body) > max_bytes:
         raise _too_large(len(body), max_bytes, named)
     return body
+
+
+def _bind(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    takes_context: bool,
+) -> inspect.BoundArguments:
+    """Return the arguments by the function's parameters, without the context."""
+    try:
+        # Not the signature of a wrapped function, which may be called with other arguments.
+        signature = inspect.signature(function, follow_wrapped=False)
+        bound = signature.bind(*(["context"] if takes_context else []), *args, **kwargs)
+    except TypeError as error:
+        raise TypeError(
+            f"{function.__qualname__}() does not take these arguments: {error}"
+        ) from None
+    return bound
+
+
+def unique_key(
+    task: Any, unique: bool | str | None, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> str | None:
+    """Return the unique key of a call, or None if it has none.
+
+    For `unique=True` it is the path of the task and a hash of the arguments; otherwise `unique` is
+    a format string for the arguments. Passing an argument by name makes no difference. Raises
+    InvalidTask if the format string does not fit the call.
+    """
+    if unique is None or unique is False:
+        return None
+    bound = _bind(task.func, args, kwargs, takes_context=task.takes_context)
+    first = 1 if task.takes_context else 0
+    if unique is True:
+        written = json.dumps([bound.args[first:], bound.kwargs], sort_keys=True)
+        return f"{task.module_path}:{sha256(written.encode()).hexdigest()}"
+    bound.apply_defaults()
+    named = {**bound.kwargs, **dict(list(bound.arguments.items())[first:])}
+    try:
+        return unique.format(*bound.args[first:], **named)
+    except (LookupError, AttributeError, TypeError, ValueError) as error:
+        raise InvalidTask(
+            f"unique={unique!r} does not fit this call of {task.name}(): "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def _too_large(size: int, limit: int, named: Mapping[str, Any]) -> MessageTooLarge:

@@ -155,6 +155,7 @@ def from_stored(model: type[M], using: str, new: NewMessage, stored: Stored, *, 
         "content_type": new.content_type,
         "properties": None if new.properties is None else json.loads(new.properties),
         "body": new.body,
+        "unique_key": new.unique_key,
     }
     return _instances(model, using, [values])[0]
 

@@ -94,9 +94,10 @@ class DeadLetterVerbs(Verbs[M]):
         that queue and get new ids. `rate` (messages per second) spreads the deliveries; the first
         is due after `delay` (timedelta or seconds).
 
-        Ids of other messages are ignored, so repeating the call redrives nothing twice. With
-        `into`, dead letters that a foreign key of the project refers to are kept, and the result's
-        `referenced` lists them.
+        Ids of other messages are ignored, so repeating the call redrives nothing twice. A dead
+        letter stays if an unfinished message of the queue has its `unique_key`, and the result's
+        `duplicates` lists it. With `into`, dead letters that a foreign key of the project refers to
+        are kept as well, and the result's `referenced` lists them.
 
         Raises QueueNotFound and GroupRequired for the queue `into`.
         """
@@ -232,21 +233,30 @@ class DeadLetterVerbs(Verbs[M]):
         return redrive_batch
 
     def _redrive_batch(self, redeliveries: Sequence[Redelivery], into: str | None) -> BulkCount:
-        kept: tuple[int, ...] = ()
         with write_transaction(self.database) as (connection, now):
             if into is None:
-                redriven = store.dead_letters.redrive(connection, redeliveries, now=now)
+                redriven = _redrive_in_place(connection, redeliveries, now=now)
             else:
-                kept = self._referenced(connection, [letter.id for letter in redeliveries])
-                redeliveries = [letter for letter in redeliveries if letter.id not in kept]
-                ids = [letter.id for letter in redeliveries]
-                ungrouped = store.dead_letters.ungrouped_dead_letter(connection, ids, into)
-                if ungrouped is not None:
-                    raise GroupRequired(into, dead_letter=ungrouped)
-                redriven = store.dead_letters.redrive_into(connection, redeliveries, into, now=now)
+                redriven = self._redrive_into(connection, redeliveries, into, now=now)
             send_count_after_commit(self.database, signals.messages_redriven, self.model, redriven)
             after_commit(self.database, partial(ring_doorbell, self.database))
-        return BulkCount(redriven, kept)
+        return redriven
+
+    def _redrive_into(
+        self, connection: Any, redeliveries: Sequence[Redelivery], into: str, *, now: int
+    ) -> BulkCount:
+        ids = [redelivery.id for redelivery in redeliveries]
+        referenced = self._referenced(connection, ids)
+        ids = [id for id in ids if id not in referenced]
+        duplicates = store.dead_letters.duplicates_in_queue(connection, ids, into)
+        kept = {*referenced, *duplicates}
+        redeliveries = [redelivery for redelivery in redeliveries if redelivery.id not in kept]
+        ids = [redelivery.id for redelivery in redeliveries]
+        ungrouped = store.dead_letters.ungrouped_dead_letter(connection, ids, into)
+        if ungrouped is not None:
+            raise GroupRequired(into, dead_letter=ungrouped)
+        redriven = store.dead_letters.redrive_into(connection, redeliveries, into, now=now)
+        return BulkCount(redriven, referenced, duplicates)
 
     def _purge_batch(self, ids: Sequence[int]) -> BulkCount:
         with write_transaction(self.database) as (connection, _):
@@ -260,6 +270,16 @@ class DeadLetterVerbs(Verbs[M]):
         ids = sorted(referenced(connection, ids))
         letters = self.using(self.database).filter(pk__in=ids).order_by("pk")
         return tuple(letters.values_list("pk", flat=True)) if ids else ()
+
+
+def _redrive_in_place(
+    connection: Any, redeliveries: Sequence[Redelivery], *, now: int
+) -> BulkCount:
+    redriven = store.dead_letters.redrive(connection, redeliveries, now=now)
+    if redriven == len(redeliveries):
+        return BulkCount(redriven)
+    ids = [redelivery.id for redelivery in redeliveries]
+    return BulkCount(redriven, duplicates=store.dead_letters.left_as_duplicates(connection, ids))
 
 
 def _finished_before(older_than: Duration) -> int:

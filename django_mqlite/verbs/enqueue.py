@@ -15,19 +15,24 @@ from ..guard import safe_repr
 from ..message import Draft, MessageOptions, new_message
 from ..names import suggestion
 from ..store import sqlite as store
+from ..store.sqlite.base import MessageRow
 from ..store.sqlite.enqueue import Stored
 from ..transactions import after_commit, write_lock, write_transaction
-from ..types import NewMessage
+from ..types import NewMessage, State
 from .async_twins import async_twin, has_async_twin
-from .base import M, Verbs, duplicate_of, from_stored
+from .base import M, Verbs, duplicate_of, from_rows, from_stored
+from .sweeps import end_expired
 
 CHUNK_ROWS = 1_000
 CHUNK_BYTES = 16 * 1024 * 1024
 """The limits of one statement, because the driver copies the BLOB that it binds."""
 
+Duplicate = int | MessageRow
+"""The id of the original in the deduplication window, or the message that has the unique key."""
+
 
 def store_in_one_statement(connection: Any, message: NewMessage, *, now: int) -> Stored | None:
-    """Store the message, or return None if the queue has a window: use store_unless_duplicate().
+    """Store the message, or return None if it may be a duplicate: use store_unless_duplicate().
 
     Raises QueueNotFound, GroupRequired or PriorityRefused.
     """
@@ -37,26 +42,28 @@ def store_in_one_statement(connection: Any, message: NewMessage, *, now: int) ->
     return stored
 
 
-def store_unless_duplicate(connection: Any, message: NewMessage, *, now: int) -> Stored | int:
-    """Store the message, or return the id of the original if the window has its key.
+def store_unless_duplicate(connection: Any, message: NewMessage, *, now: int) -> Stored | Duplicate:
+    """Store the message, or return what it duplicates: the queue's window is checked first.
 
     Requires a write transaction, so that no other writer can come between check and insert. Raises
     DuplicateConflict.
     """
-    original = store.enqueue.original_of(connection, message, now=now)
+    original = store.duplicates.original_of(connection, message, now=now)
     if original is not None:
         return original
+    for holder in _holders(connection, [message], now=now).values():
+        return holder
     stored = store.enqueue.enqueue(connection, message, now=now, deduplicated=True)
     if stored is None:  # the queue or its rules have changed since they were checked
         store.enqueue.check_rules(connection, message.queue, [message])
         raise AssertionError(f"queue {message.queue!r} rejected a message without a reason")
-    store.enqueue.remember_key(connection, message, stored.id, now=now)
+    store.duplicates.remember_key(connection, message, stored.id, now=now)
     return stored
 
 
 def store_many(
     connection: Any, queue: str, messages: Sequence[NewMessage], *, now: int
-) -> list[Stored | int | DuplicateConflict]:
+) -> list[Stored | Duplicate | DuplicateConflict]:
     """Store messages in order; with a window, a conflict is returned in place of its message.
 
     Requires a write transaction. Raises QueueNotFound, GroupRequired or PriorityRefused before
@@ -64,15 +71,52 @@ def store_many(
     """
     if store.enqueue.check_rules(connection, queue, messages):
         return [_store_or_conflict(connection, message, now=now) for message in messages]
-    stored: list[Stored | int | DuplicateConflict] = []
+    stored: list[Stored | Duplicate | DuplicateConflict] = []
     for chunk in _chunks(messages):
-        stored += store.enqueue.enqueue_many(connection, chunk, now=now)
+        stored += _store_chunk(connection, chunk, now=now)
     return stored
+
+
+def _store_chunk(
+    connection: Any, chunk: Sequence[NewMessage], *, now: int
+) -> Sequence[Stored | Duplicate]:
+    """Store messages of one queue in one statement, the first of each unique key that is free."""
+    holders = _holders(connection, chunk, now=now)
+    first = {m.unique_key: place for place, m in reversed(list(enumerate(chunk)))}
+    new = [
+        place
+        for place, m in enumerate(chunk)
+        if m.unique_key is None or (m.unique_key not in holders and first[m.unique_key] == place)
+    ]
+    stored = dict(zip(new, _store_new(connection, [chunk[p] for p in new], now=now), strict=True))
+    if len(stored) < len(chunk):
+        holders = _holders(connection, chunk, now=now)
+    return [stored.get(place) or holders[str(m.unique_key)] for place, m in enumerate(chunk)]
+
+
+def _store_new(connection: Any, messages: Sequence[NewMessage], *, now: int) -> list[Stored]:
+    return store.enqueue.enqueue_many(connection, messages, now=now) if messages else []
+
+
+def _holders(connection: Any, messages: Sequence[NewMessage], *, now: int) -> dict[str, MessageRow]:
+    """Return the unfinished messages that have the unique keys of these new ones, by key.
+
+    A holder whose time to live is over would never run, so it is ended instead.
+    """
+    keys = {message.unique_key for message in messages if message.unique_key is not None}
+    if not keys:
+        return {}
+    queue = messages[0].queue
+    rows = store.duplicates.holders(connection, queue, sorted(keys))
+    expired = [row.id for row in rows if 0 < row.expires_at <= now and row.state != State.LOCKED]
+    if expired:
+        end_expired(connection.alias, queue, expired)
+    return {str(row.unique_key): row for row in rows if row.id not in expired}
 
 
 def _store_or_conflict(
     connection: Any, message: NewMessage, *, now: int
-) -> Stored | int | DuplicateConflict:
+) -> Stored | Duplicate | DuplicateConflict:
     try:
         return store_unless_duplicate(connection, message, now=now)
     except DuplicateConflict as conflict:
@@ -101,18 +145,19 @@ class EnqueueVerbs(Verbs[M]):
 
         `data` is bytes, stored as they are, str, stored as UTF-8 text, or any other value, stored
         as strict JSON. Options: `delay` or `visible_at` to schedule the message, `ttl`, `priority`,
-        `group_id`, `max_delivery_count`, `message_id`, `correlation_id`, `reply_to`, `subject`,
-        `content_type` and `properties`. Durations are timedeltas or seconds. Returns the stored
-        message with its `id`.
+        `group_id`, `max_delivery_count`, `message_id`, `unique_key`, `correlation_id`, `reply_to`,
+        `subject`, `content_type` and `properties`. Durations are timedeltas or seconds. Returns
+        the stored message with its `id`.
 
-        Calling it twice stores two messages, unless the queue has a deduplication window: then the
-        second call stores nothing and returns the first message with `duplicate` set to True.
+        Calling it twice stores two messages, unless the queue has a deduplication window or an
+        unfinished message has the `unique_key`: then the second call stores nothing and returns
+        the first message with `duplicate` set to True.
 
         Raises QueueNotFound, MessageTooLarge, GroupRequired, PriorityRefused, DuplicateConflict, or
         a ValueError or TypeError that names the argument, each before anything is written.
         """
         new = self._new_message(queue, data, options)
-        stored: Stored | int | None
+        stored: Stored | Duplicate | None
         with write_lock(self.database) as (connection, now):
             stored = store_in_one_statement(connection, new, now=now)
         if stored is None:
@@ -182,9 +227,13 @@ class EnqueueVerbs(Verbs[M]):
             raise TypeError(f"a message has no option {name!r}{suggestion(name, known)}")
         return new_message(queue, data, max_body_bytes=get_settings().max_body_bytes, **options)
 
-    def _instance(self, new: NewMessage, stored: Stored | int, now: int) -> M:
+    def _instance(self, new: NewMessage, stored: Stored | Duplicate, now: int) -> M:
         if isinstance(stored, int):
             return duplicate_of(self.model, self.database, stored, new)
+        if isinstance(stored, MessageRow):
+            (message,) = from_rows(self.model, self.database, [stored])
+            message.duplicate = True  # type: ignore[attr-defined]
+            return message
         return from_stored(self.model, self.database, new, stored, now=now)
 
     def _ring_after_commit(self) -> None:
@@ -205,6 +254,6 @@ def _matching_queues(connection: Any, topic: str, message: NewMessage, now: int)
     ]
 
 
-def _store(connection: Any, new: NewMessage, now: int) -> Stored | int:
+def _store(connection: Any, new: NewMessage, now: int) -> Stored | Duplicate:
     stored = store_in_one_statement(connection, new, now=now)
     return store_unless_duplicate(connection, new, now=now) if stored is None else stored

@@ -30,7 +30,14 @@ COLUMN_VERBS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(
             (
                 *("id", "priority", "line", "blocked", "group_id", "enqueued_at", "expires_at"),
-                *("max_delivery_count", "message_id", "content_type", "properties", "body"),
+                *(
+                    "max_delivery_count",
+                    "message_id",
+                    "unique_key",
+                    "content_type",
+                    "properties",
+                    "body",
+                ),
             ),
             ENQUEUE,
         ),

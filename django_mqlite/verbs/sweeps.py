@@ -89,6 +89,16 @@ def expire(using: str, *, limit: int) -> int:
     )
 
 
+def end_expired(using: str, queue: str, ids: Sequence[int]) -> None:
+    """Dead-letter or delete these messages of `queue` now, because their time to live is over."""
+    queues = get_model("Queue").objects.using(using).filter(name=queue)
+    with write_transaction(using) as (connection, _):
+        if queues.values_list("dead_letter_on_expire", flat=True).first():
+            _dead_letter_ttl_expired(connection, ids)
+        else:
+            _delete_skipping_referenced(using, ids, _delete_ttl_expired, _dead_letter_ttl_expired)
+
+
 def _dead_letter_ttl_expired(connection: Any, ids: Sequence[int]) -> int:
     using, model = connection.alias, get_model("Message")
     expired = store.sweeps.dead_letter_ttl_expired(connection, ids, now=timing.now_ms())
@@ -178,7 +188,7 @@ def prune_records(using: str, *, limit: int) -> int:
         return max(
             store.settle.PRUNE_RECEIPTS.run(connection, now=now, limit=limit),
             store.claim.PRUNE_ATTEMPTS.run(connection, now=now, limit=limit),
-            store.enqueue.PRUNE_KEYS.run(connection, now=now, limit=limit),
+            store.duplicates.PRUNE_KEYS.run(connection, now=now, limit=limit),
         )
 
 

@@ -40,6 +40,7 @@ CREATE TABLE mqlite_messages (
     delivery_count          INTEGER NOT NULL DEFAULT 0,
     max_delivery_count      INTEGER NOT NULL DEFAULT 0 CHECK (max_delivery_count >= 0),
     message_id              TEXT,
+    unique_key              TEXT,
     correlation_id          TEXT,
     reply_to                TEXT,
     group_id                TEXT,
@@ -169,6 +170,9 @@ CREATE INDEX mqlite_messages_scheduled ON mqlite_messages (queue, visible_at, id
 
 CREATE INDEX mqlite_messages_subject ON mqlite_messages (subject)
      WHERE subject IS NOT NULL;
+
+CREATE UNIQUE INDEX mqlite_messages_unique_key ON mqlite_messages (queue, unique_key)
+     WHERE unique_key IS NOT NULL AND state IN ('active', 'locked', 'deferred', 'scheduled');
 
 CREATE INDEX mqlite_messages_waiting ON mqlite_messages (queue, line, id)
      WHERE blocked = 1;

@@ -82,12 +82,34 @@ class Reference(Book):
                 return original, True
             if forgotten_at > self.now:
                 raise DuplicateConflict(queue, new.message_id, original)
+        holder = self.holder(queue, new.unique)
+        if holder is not None and not (self.over(holder) and holder.state != "locked"):
+            return holder.id, True
+        if holder is not None:
+            self.expire(holder)
         record = self.add(queue, new, delay=new.delay or 0)
         ttls = [ttl for ttl in (new.ttl, self.queues[queue].default_ttl) if ttl]
         record.expires_at = record.visible_at + min(ttls) if ttls else 0
         if window:
             self.seen[key] = new.body, record.id, self.now + window
         return record.id, False
+
+    # Rule 13: unique keys
+
+    def holder(self, queue: str, key: str | None) -> Record | None:
+        """The unfinished message of the queue that has this unique key."""
+        of_key = [m for m in self.of(queue) if m.new.unique == key and m.state in UNFINISHED]
+        return of_key[0] if key is not None and of_key else None
+
+    def with_free_keys(self, dead: Sequence[Record], into: str | None) -> list[Record]:
+        """Those that can be redriven, the first of each unique key that is free."""
+        kept: list[Record] = []
+        for record in dead:
+            queue, key = into or record.queue, record.new.unique
+            others = [(into or m.queue, m.new.unique) for m in kept]
+            if self.holder(queue, key) is None and (key is None or (queue, key) not in others):
+                kept.append(record)
+        return kept
 
     # Rules 2 and 4.5: claim
 
@@ -252,6 +274,9 @@ class Reference(Book):
         places = {id: place for place, id in reversed(list(enumerate(ids)))}
         dead = [self.messages[id] for id in sorted(places) if id in self.messages]
         dead = [m for m in dead if m.state == "dead_lettered"]
+        if into is not None:
+            self.require_queue(into)
+        dead = self.with_free_keys(dead, into)
         if into is not None and self.require_queue(into).ordering_mode == "group_fifo":
             for record in dead:
                 if record.new.group is None:

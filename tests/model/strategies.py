@@ -35,6 +35,7 @@ news = st.builds(
     bound=st.sampled_from([None, None, 1, 3]),
     message_id=st.sampled_from([None, None, "m1", "m2"]),
     subject=st.sampled_from([None, "red"]),
+    unique=st.sampled_from([None, None, None, "u", "v"]),
 )
 
 options = st.builds(

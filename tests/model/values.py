@@ -48,6 +48,7 @@ class New(Terse):
     bound: int | None = None
     message_id: str | None = None
     subject: str | None = None
+    unique: str | None = None
 
 
 @dataclass(kw_only=True)

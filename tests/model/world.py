@@ -32,7 +32,7 @@ ROWS = """
     SELECT id, queue, state, priority, delivery_count, lock_token,
            CASE state WHEN 'locked' THEN locked_until ELSE 0 END,
            CASE state WHEN 'scheduled' THEN visible_at ELSE 0 END,
-           expires_at, finished_at, dead_letter_reason, message_id, group_id, body
+           expires_at, finished_at, dead_letter_reason, message_id, unique_key, group_id, body
       FROM mqlite_messages ORDER BY id
 """
 
@@ -70,6 +70,7 @@ def row_of(record: Record) -> tuple:
         record.finished_at,
         record.reason,
         record.new.message_id,
+        record.new.unique,
         record.new.group,
         record.new.body,
     )
@@ -241,6 +242,8 @@ class World:
         for record in records:
             if record.state in ("active", "scheduled"):
                 assert record.deliveries < self.model.bound(record)
+        keys = [(m.queue, m.new.unique) for m in records if m.state in UNFINISHED and m.new.unique]
+        assert len(set(keys)) == len(keys)
         lines = {line for m in records if m.state in UNFINISHED and (line := self.model.line(m))}
         assert lines == set(self.model.heads)
         for line in lines:
@@ -262,6 +265,7 @@ def options_of(new: New) -> dict[str, Any]:
         "max_delivery_count": new.bound,
         "message_id": new.message_id,
         "subject": new.subject,
+        "unique_key": new.unique,
     }
     return {name: value for name, value in given.items() if value is not None}
 

@@ -30,6 +30,7 @@ DEAD = "INDEX mqlite_messages_dead (queue=?)"
 DEAD_SINCE = "INDEX mqlite_messages_dead (queue=? AND finished_at<?)"
 DEAD_BETWEEN = "INDEX mqlite_messages_dead (queue=? AND finished_at>? AND finished_at<?)"
 KEPT_LONG_ENOUGH = "INDEX mqlite_messages_kept (kept_until<?)"
+UNIQUE_KEY = "INDEX mqlite_messages_unique_key (queue=? AND unique_key=?)"
 EACH_STATE = {
     f"INDEX mqlite_messages_{state} (queue=?)"
     for state in ("active", "locked", "scheduled", "deferred", "dead", "completed")
@@ -52,7 +53,8 @@ EXPECTED = {
         "INDEX mqlite_messages_deferred (queue=? AND id=? AND state=? AND rowid=?)",
     },
     "claim.REPLAY_ATTEMPT": {BY_ID},
-    "enqueue.ENQUEUE": set(),
+    "duplicates.HOLDERS": {UNIQUE_KEY},
+    "enqueue.ENQUEUE": {UNIQUE_KEY},
     "enqueue.ENQUEUE_MANY": set(),
     "explain.AHEAD": {
         "INDEX mqlite_messages_active (queue=? AND blocked=? AND priority>?)",
@@ -106,7 +108,9 @@ EXPECTED = {
     "dead_letters.COPY_DEAD_LETTERS": {BY_ID},
     "dead_letters.NEXT_BATCH": {DEAD_BETWEEN},
     "dead_letters.PURGE": {BY_ID},
-    "dead_letters.REDRIVE": {BY_ID},
+    "dead_letters.DUPLICATES_IN_QUEUE": {BY_ID, UNIQUE_KEY},
+    "dead_letters.LEFT_AS_DUPLICATES": {BY_ID},
+    "dead_letters.REDRIVE": {BY_ID, UNIQUE_KEY},
     "dead_letters.UNGROUPED_DEAD_LETTER": {BY_ID},
     "leases.HELD_TOKEN": {BY_ID},
     "leases.INTERRUPT": {BY_ID},

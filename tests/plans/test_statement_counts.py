@@ -9,7 +9,8 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_mqlite.models import Message, Queue
+from django_mqlite import Draft
+from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.types import Completion
 from django_mqlite.verbs.settle import Settlement
 
@@ -42,6 +43,37 @@ def test_enqueue_is_one_statement_in_a_transaction_of_its_own():
 def test_enqueue_in_the_callers_transaction_is_one_statement_more():
     with counted(3), transaction.atomic():
         Message.objects.enqueue("jobs", b"x")
+
+
+@pytest.mark.rule("13.10")
+def test_enqueue_with_a_free_unique_key_is_one_statement():
+    with counted(3):
+        Message.objects.enqueue("jobs", b"x", unique_key="a")
+
+
+@pytest.mark.rule("13.10")
+def test_enqueue_with_a_taken_unique_key_reads_its_holder():
+    Message.objects.enqueue("jobs", b"x", unique_key="a")
+
+    with counted(8):
+        Message.objects.enqueue("jobs", b"x", unique_key="a")
+
+
+@pytest.mark.rule("13.10")
+def test_enqueue_many_with_unique_keys_reads_their_holders_once():
+    drafts = [Draft(b"x", unique_key=str(number)) for number in range(64)]
+
+    with counted(5):
+        Message.objects.enqueue_many("jobs", drafts)
+
+
+@pytest.mark.rule("13.10")
+def test_redrive_is_one_statement():
+    (claimed,) = Message.objects.claim("jobs")
+    claimed.reject("Broken")
+
+    with counted(3):
+        DeadLetter.objects.redrive([claimed.pk])
 
 
 def test_enqueue_many_is_one_statement_and_a_look_at_the_queue_whatever_their_number():

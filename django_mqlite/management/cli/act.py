@@ -32,7 +32,8 @@ from .output import Output, as_command_error, lines, plural, require_terminal
 # enqueue
 
 ENQUEUE_OPTIONS = (
-    "delay", "ttl", "priority", "group_id", "subject", "message_id", "correlation_id", "reply_to",
+    "delay", "ttl", "priority", "group_id", "subject", "message_id", "unique_key", "correlation_id",
+    "reply_to",
 )  # fmt: skip
 
 
@@ -47,6 +48,7 @@ def _add_enqueue_arguments(parser: ArgumentParser) -> None:
     add("--group", dest="group_id", metavar="ID", help="keep the order within this group")
     add("--subject", metavar="TEXT")
     add("--message-id", metavar="ID")
+    add("--unique-key", metavar="KEY", help="not while an unfinished message has this key")
     add("--correlation-id", metavar="ID")
     add("--reply-to", metavar="NAME")
     add(
@@ -185,7 +187,12 @@ def _answer_bulk(queue: str, done: str, count: BulkCount, output: Output) -> Non
     text = f"{plural(count, 'dead letter')} of queue {queue} {done}."
     if count.referenced:
         text += f"\nKept because other tables refer to them: {format_ids(count.referenced)}"
-    output.answer({"queue": queue, done: count, "kept": list(count.referenced)}, text)
+    if count.duplicates:
+        text += (
+            "\nKept because an unfinished message has their unique key: "
+            f"{format_ids(count.duplicates)}"
+        )
+    output.answer({"queue": queue, done: count, "kept": list(count.kept)}, text)
 
 
 # Messages by id

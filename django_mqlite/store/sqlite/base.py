@@ -116,6 +116,7 @@ class MessageRow(NamedTuple):
     delivery_count: int = 0
     max_delivery_count: int = 0
     message_id: str | None = None
+    unique_key: str | None = None
     correlation_id: str | None = None
     reply_to: str | None = None
     group_id: str | None = None
@@ -135,6 +136,10 @@ MESSAGE_COLUMNS = ", ".join(MessageRow._fields)
 
 M_COLUMNS = ", ".join(f"m.{column}" for column in MessageRow._fields)
 """The same columns for a statement that calls the table `m`."""
+
+
+UNFINISHED = "state IN ('active', 'locked', 'deferred', 'scheduled')"
+"""The condition of the partial indexes on unfinished messages, which a statement must repeat."""
 
 
 # Another program may have stored a value that is not an array. It becomes the first element of one,

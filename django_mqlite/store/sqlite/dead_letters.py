@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .base import ERRORS, Connection, Statement
+from .base import ERRORS, UNFINISHED, Connection, Statement
 
 
 class Redelivery(NamedTuple):
@@ -18,6 +18,9 @@ class Redelivery(NamedTuple):
 # trigger mqlite_line_return restores. `errors` is kept as the history, or set to '[]' if there is
 # none, because a redriven message cannot be cancelled. The TTL is removed, because a redriven
 # message is meant to be handled.
+#
+# A dead letter stays if an unfinished message has its unique key. Of several with the same key, the
+# first is redriven.
 REDRIVE = Statement(
     """
     UPDATE mqlite_messages NOT INDEXED
@@ -29,12 +32,20 @@ REDRIVE = Statement(
     + ERRORS
     + """,
            dead_letter_reason = NULL, dead_letter_description = NULL
-      FROM (SELECT m.id AS dead, json_extract(requested.value, '$[1]') AS delay
+      FROM (SELECT m.id AS dead, json_extract(requested.value, '$[1]') AS delay,
+                   row_number() OVER (PARTITION BY m.queue, coalesce(m.unique_key, m.id)
+                                      ORDER BY m.id) AS place
               FROM json_each(%(redeliveries)s) AS requested
              CROSS JOIN mqlite_messages AS m NOT INDEXED
                 ON m.id = json_extract(requested.value, '$[0]')
              WHERE m.state = 'dead_lettered') AS redelivery
-     WHERE id = redelivery.dead AND state = 'dead_lettered'
+     WHERE id = redelivery.dead AND state = 'dead_lettered' AND redelivery.place = 1
+       AND NOT EXISTS (SELECT 1 FROM mqlite_messages AS holder
+                        WHERE holder.queue = mqlite_messages.queue
+                          AND holder.unique_key = mqlite_messages.unique_key
+                          AND holder."""
+    + UNFINISHED
+    + """)
     """,
 )
 
@@ -44,13 +55,57 @@ def redrive(connection: Connection, redeliveries: Sequence[Redelivery], *, now: 
     return REDRIVE.run(connection, redeliveries=json.dumps(redeliveries), now=now)
 
 
+# Returns those that REDRIVE has left because of their unique key.
+LEFT_AS_DUPLICATES = Statement(
+    """
+    SELECT m.id
+      FROM json_each(%(ids)s) AS requested
+     CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = requested.value
+     WHERE m.state = 'dead_lettered' AND m.unique_key IS NOT NULL
+     ORDER BY m.id
+    """,
+)
+
+
+def left_as_duplicates(connection: Connection, ids: Sequence[int]) -> list[int]:
+    """Return the ids of the dead letters that redrive() has left because of their unique key."""
+    return [id for (id,) in LEFT_AS_DUPLICATES.all(connection, ids=json.dumps(list(ids)))]
+
+
+# Returns dead letters whose unique key an unfinished message of another queue has, or an earlier
+# one of them.
+DUPLICATES_IN_QUEUE = Statement(
+    """
+    SELECT id
+      FROM (SELECT m.id, m.unique_key,
+                   row_number() OVER (PARTITION BY m.unique_key ORDER BY m.id) AS place
+              FROM json_each(%(ids)s) AS requested
+             CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = requested.value
+             WHERE m.state = 'dead_lettered' AND m.unique_key IS NOT NULL) AS dead
+     WHERE place > 1
+        OR EXISTS (SELECT 1 FROM mqlite_messages AS holder
+                    WHERE holder.queue = %(queue)s AND holder.unique_key = dead.unique_key
+                      AND holder."""
+    + UNFINISHED
+    + """)
+     ORDER BY id
+    """,
+)
+
+
+def duplicates_in_queue(connection: Connection, ids: Sequence[int], queue: str) -> list[int]:
+    """Return the ids of the dead letters whose unique key keeps them out of `queue`."""
+    rows = DUPLICATES_IN_QUEUE.all(connection, ids=json.dumps(list(ids)), queue=queue)
+    return [id for (id,) in rows]
+
+
 # The copies are new messages: the queue's rules apply, and they go to the end of its lines.
 COPY_DEAD_LETTERS = Statement(
     """
     INSERT INTO mqlite_messages (
         queue, state, priority, line, blocked, visible_at, enqueued_at, max_delivery_count,
         message_id, correlation_id, reply_to, group_id, subject, content_type, properties, body,
-        errors)
+        unique_key, errors)
     SELECT q.name,
            CASE WHEN json_extract(requested.value, '$[1]') > 0 THEN 'scheduled' ELSE 'active' END,
            CASE q.ordering_mode WHEN 'strict_fifo' THEN 0 ELSE m.priority END,
@@ -59,7 +114,7 @@ COPY_DEAD_LETTERS = Statement(
            %(now)s + json_extract(requested.value, '$[1]'), %(now)s, max(m.max_delivery_count, 0),
            m.message_id, m.correlation_id, m.reply_to, m.group_id, m.subject, m.content_type,
            CASE WHEN m.properties IS NULL OR json_valid(m.properties) THEN m.properties
-                ELSE json_quote(m.properties) END, m.body, """
+                ELSE json_quote(m.properties) END, m.body, m.unique_key, """
     + ERRORS
     + """
       FROM json_each(%(redeliveries)s) AS requested
@@ -94,7 +149,8 @@ def redrive_into(
 ) -> int:
     """Move these dead letters to `queue` under new ids; return their number.
 
-    Deduplication does not apply, because a redrive is deliberate.
+    The deduplication window does not apply, because a redrive is deliberate. Leave out those that
+    duplicates_in_queue() returns.
     """
     count = COPY_DEAD_LETTERS.run(
         connection, redeliveries=json.dumps(redeliveries), queue=queue, now=now

@@ -1,89 +1,13 @@
-"""Store messages, and detect duplicates within the deduplication window."""
+"""Store messages under the rules of their queue."""
 
 import json
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import NamedTuple
 
-from ...exceptions import DuplicateConflict, GroupRequired, PriorityRefused, QueueNotFound
-from ...message import TASK
+from ...exceptions import GroupRequired, PriorityRefused, QueueNotFound
 from ...types import NewMessage
-from .base import Connection, Statement
+from .base import UNFINISHED, Connection, Statement
 from .queues import queue_names
-
-# Expired keys are ignored; the reaper deletes them later.
-KNOWN_KEY = Statement(
-    """
-    SELECT message, data_sha256 FROM mqlite_dedup
-     WHERE queue = %(queue)s AND key = %(key)s AND expires_at > %(now)s
-    """,
-)
-
-
-def original_of(connection: Connection, message: NewMessage, *, now: int) -> int | None:
-    """Return the id of the message that this one repeats, or None if it is new.
-
-    The original may have been deleted, because the window outlives the message. Raises
-    DuplicateConflict if the key was used with different data.
-    """
-    row = KNOWN_KEY.one(connection, queue=message.queue, key=_key(message), now=now)
-    if row is None:
-        return None
-    original, data_sha256 = row
-    if data_sha256 != _data_sha256(message):
-        raise DuplicateConflict(message.queue, message.message_id, original)
-    return int(original)
-
-
-REMEMBER_KEY = Statement(
-    """
-    INSERT INTO mqlite_dedup (queue, key, data_sha256, message, expires_at)
-    SELECT name, %(key)s, %(data_sha256)s, %(id)s, %(now)s + dedup_window_ms
-      FROM mqlite_queues
-     WHERE name = %(queue)s
-    ON CONFLICT (queue, key) DO UPDATE
-       SET data_sha256 = excluded.data_sha256, message = excluded.message,
-           expires_at = excluded.expires_at
-    """,
-)
-
-
-def remember_key(connection: Connection, message: NewMessage, id: int, *, now: int) -> None:
-    """Start the deduplication window of a message that was stored as `id`."""
-    REMEMBER_KEY.run(
-        connection,
-        queue=message.queue,
-        key=_key(message),
-        data_sha256=_data_sha256(message),
-        id=id,
-        now=now,
-    )
-
-
-def _key(message: NewMessage) -> str:
-    """Return the deduplication key. The prefix distinguishes a message id from a hash."""
-    return f"id:{message.message_id}" if message.message_id else f"data:{_data_sha256(message)}"
-
-
-def _data_sha256(message: NewMessage) -> str:
-    """Return the hash of the body and the content type, because 1 and "1" have the same bytes.
-
-    For a task, the subject is included: it is the path of the function.
-    """
-    function = message.subject if message.content_type == TASK else None
-    head = f"{message.content_type}\0{function or ''}\0"
-    return sha256(head.encode() + message.body).hexdigest()
-
-
-# Served by mqlite_dedup_expiry (expires_at).
-PRUNE_KEYS = Statement(
-    """
-    DELETE FROM mqlite_dedup
-     WHERE (queue, key) IN (SELECT queue, key FROM mqlite_dedup
-                             WHERE expires_at <= %(now)s
-                             LIMIT %(limit)s)
-    """,
-)
 
 
 class Stored(NamedTuple):
@@ -99,10 +23,11 @@ INSERT_MESSAGES = """
     INSERT INTO mqlite_messages (
         queue, state, priority, line, blocked, visible_at, enqueued_at, expires_at,
         max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
-        content_type, properties, body)"""
+        content_type, properties, unique_key, body)"""
 
 # One statement checks the queue's rules and stores the message. It returns no row if a rule rejects
-# the message, or if the deduplication window must be checked first.
+# the message, if the deduplication window must be checked first, or if an unfinished message has
+# its unique key.
 #
 # `blocked` starts at 1 in a line; the trigger mqlite_line_join clears it for the head.
 ENQUEUE = Statement(
@@ -119,12 +44,17 @@ ENQUEUE = Statement(
                 WHEN default_ttl_ms = 0 THEN %(visible_at)s + %(ttl)s
                 ELSE %(visible_at)s + min(%(ttl)s, default_ttl_ms) END,
            %(max_delivery_count)s, %(message_id)s, %(correlation_id)s, %(reply_to)s, %(group_id)s,
-           %(subject)s, %(content_type)s, %(properties)s, %(body)s
+           %(subject)s, %(content_type)s, %(properties)s, %(unique_key)s, %(body)s
       FROM mqlite_queues
      WHERE name = %(queue)s
        AND (dedup_window_ms = 0 OR %(deduplicated)s)
        AND (ordering_mode <> 'group_fifo' OR %(group_id)s IS NOT NULL)
        AND (ordering_mode <> 'strict_fifo' OR %(priority)s = 0)
+       AND (%(unique_key)s IS NULL OR NOT EXISTS (
+               SELECT 1 FROM mqlite_messages
+                WHERE queue = %(queue)s AND unique_key = %(unique_key)s AND """
+    + UNFINISHED
+    + """))
     RETURNING id, state, line, expires_at
     """,
 )
@@ -133,7 +63,7 @@ ENQUEUE = Statement(
 def enqueue(
     connection: Connection, message: NewMessage, *, now: int, deduplicated: bool = False
 ) -> Stored | None:
-    """Store the message, or return None if the queue's rules reject it: see check_rules().
+    """Store the message, or return None if it is rejected (see check_rules()) or a duplicate.
 
     `deduplicated` is True if the deduplication window has been checked.
     """
@@ -153,6 +83,7 @@ def enqueue(
         subject=message.subject,
         content_type=message.content_type,
         properties=message.properties,
+        unique_key=message.unique_key,
         body=message.body,
     )
     return Stored._make(row) if row else None
@@ -175,7 +106,7 @@ ENQUEUE_MANY = Statement(
                 WHEN default_ttl_ms = 0 THEN visible_at + ttl
                 ELSE visible_at + min(ttl, default_ttl_ms) END,
            message_max_delivery_count, message_id, correlation_id, reply_to, group_id, subject,
-           content_type, properties,
+           content_type, properties, unique_key,
            coalesce(substr(%(bodies)s, body_start, body_length), x'')
       FROM (SELECT key AS place,
                    json_extract(value, '$[0]') AS visible_at,
@@ -189,8 +120,9 @@ ENQUEUE_MANY = Statement(
                    json_extract(value, '$[8]') AS subject,
                    json_extract(value, '$[9]') AS content_type,
                    json_extract(value, '$[10]') AS properties,
-                   json_extract(value, '$[11]') AS body_start,
-                   json_extract(value, '$[12]') AS body_length
+                   json_extract(value, '$[11]') AS unique_key,
+                   json_extract(value, '$[12]') AS body_start,
+                   json_extract(value, '$[13]') AS body_length
               FROM json_each(%(drafts)s))
      CROSS JOIN mqlite_queues
      WHERE name = %(queue)s
@@ -206,7 +138,10 @@ ENQUEUE_MANY = Statement(
 def enqueue_many(
     connection: Connection, messages: Sequence[NewMessage], *, now: int
 ) -> list[Stored]:
-    """Store messages of one queue; ids follow the given order. Call check_rules() first."""
+    """Store messages of one queue; ids follow the given order.
+
+    Call check_rules() first, and leave out messages whose unique key is taken.
+    """
     drafts, start = [], 1
     for message in messages:
         drafts.append(_encoded(message, start, now))
@@ -234,6 +169,7 @@ def _encoded(message: NewMessage, start: int, now: int) -> tuple[object, ...]:
         message.subject,
         message.content_type,
         message.properties,
+        message.unique_key,
         start,
         len(message.body),
     )

@@ -142,6 +142,24 @@ def twice():
     raise ValueError("always")
 
 
+@task()
+@task_options(unique=True)
+def report(customer, kind="pdf", *, draft=False):
+    seen.append((customer, kind, draft))
+
+
+@task()
+@task_options(unique="report-{0}")
+async def report_async(customer, kind="pdf"):
+    seen.append((customer, kind))
+
+
+@task(takes_context=True)
+@task_options(unique="{kind}-{0}")
+def report_with_context(context, customer, kind="pdf"):
+    seen.append((context.task_result.id, customer))
+
+
 def not_a_task():
     seen.append("not_a_task")
 
