@@ -1,9 +1,8 @@
 """A process that places orders, each with its message, until it is killed at a random point.
 
-Run for many rounds. Each round is a forked child that kills itself with SIGKILL in a random
-statement, at a random step of SQLite's virtual machine from there; the parent, which has no
-connection when it forks, looks at the file afterwards and prints what it finds, one JSON object
-a round.
+In each round, a forked child kills itself with SIGKILL in a random statement, at a random step of
+SQLite's virtual machine from there. The parent has no connection when it forks; afterwards it
+queries the file and prints a report as one line of JSON.
 """
 
 import json
@@ -29,18 +28,18 @@ ORDERS_A_ROUND = 20
 
 @dataclass(frozen=True)
 class Death:
-    """In this statement of the round, so many steps after it began: in it, or in the next ones."""
+    """A statement of the round, and the number of steps after its start."""
 
     statement: int
     step: int
 
 
-def some_death(chance: random.Random) -> Death:
+def random_death(chance: random.Random) -> Death:
     steps = chance.choice([3, 12, 400])
     return Death(chance.randrange(2 * ORDERS_A_ROUND), chance.randrange(1, steps + 1))
 
 
-LOOK = {
+REPORT = {
     "orders": "SELECT count(*) FROM shop_order",
     "messages without order": """
         SELECT m.id FROM mqlite_messages AS m
@@ -104,23 +103,25 @@ def run_round(path: Path, number: int, together: bool, death: Death) -> dict[str
         finally:
             os._exit(1)
     _, status = os.waitpid(child, 0)
-    found = {name: rows(path, sql) for name, sql in LOOK.items()}
+    report = {name: rows(path, sql) for name, sql in REPORT.items()}
     names = {name for (name,) in rows(path, "SELECT name FROM shop_order")}
-    told = acknowledge.read_text(encoding="utf-8").splitlines() if acknowledge.exists() else []
+    acknowledged = (
+        acknowledge.read_text(encoding="utf-8").splitlines() if acknowledge.exists() else []
+    )
     return {
         "killed": os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL,
-        "acknowledged": len(told),
-        "acknowledged and lost": [name for name in told if name not in names],
-        **found,
+        "acknowledged": len(acknowledged),
+        "acknowledged and lost": [name for name in acknowledged if name not in names],
+        **report,
     }
 
 
-def main(path: str, rounds: str, how: str, seed: str) -> None:
+def main(path: str, rounds: str, mode: str, seed: str) -> None:
     django.setup()
     chance = random.Random(int(seed))
     for number in range(int(rounds)):
-        found = run_round(Path(path), number, how == "together", some_death(chance))
-        print(json.dumps(found), flush=True)
+        report = run_round(Path(path), number, mode == "together", random_death(chance))
+        print(json.dumps(report), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""10.6 The power is taken away at any instant of what the verbs write, again and again."""
+"""10.6 The power fails at any instant while the verbs write."""
 
 import sqlite3
 from contextlib import closing
@@ -17,11 +17,11 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.rule("10.6")]
 
 TIMES = 400
 SEED = 20260
-"""Of the points and of what is lost; any other does as well."""
+"""Of the instants and of the lost writes; any other number will do."""
 
 
-def day_in_the_life(clock) -> None:
-    """Every verb, with bodies of some pages now and then."""
+def call_every_verb(clock) -> None:
+    """Call every verb, with some bodies of several pages."""
     for number in range(12):
         with transaction.atomic():
             Group.objects.create(name=f"order {number}")
@@ -50,8 +50,8 @@ def day_in_the_life(clock) -> None:
 
 
 @pytest.fixture
-def day(clock, queue, tmp_path):
-    """A copy of the database before that day, and the statements of the day."""
+def recorded(clock, queue, tmp_path):
+    """A copy of the database before the verbs, and their statements."""
     before = tmp_path / "before.sqlite3"
     with connection.cursor() as cursor:
         cursor.execute("VACUUM INTO %s", [str(before)])
@@ -72,45 +72,45 @@ def day(clock, queue, tmp_path):
     connection.ensure_connection()
     connection.connection.set_trace_callback(note_end)
     with connection.execute_wrapper(note):
-        day_in_the_life(clock)
+        call_every_verb(clock)
     connection.connection.set_trace_callback(None)
     return before, statements
 
 
 @pytest.fixture
-def losses(day, tmp_path):
-    """What is found after the power was taken away so many times."""
+def losses(recorded, tmp_path):
+    """Record the statements, and return the states after many power losses."""
 
     def losses(synchronous):
-        recording = record(*day, synchronous=synchronous)
+        recording = record(*recorded, synchronous=synchronous)
         with closing(sqlite3.connect(connection.settings_dict["NAME"])) as played:
             assert recording.states[-1] == state_of(played)
         assert len(recording.states) > 30
-        directory = tmp_path / "found"
+        directory = tmp_path / "losses"
         directory.mkdir()
         return recording, list(power_losses(recording, directory, times=TIMES, seed=SEED))
 
     return losses
 
 
-def test_with_full_every_acknowledged_commit_is_there_after_a_power_loss(losses):
-    recording, found = losses("FULL")
+def test_synchronous_full_keeps_every_acknowledged_commit(losses):
+    recording, states = losses("FULL")
 
-    for acknowledged, state in found:
-        # The one that was being written may have made it.
+    for acknowledged, state in states:
+        # The commit that was being written may be complete.
         assert state in recording.states[acknowledged : acknowledged + 2]
 
 
-def test_with_normal_the_last_commits_may_be_lost_but_whole_and_in_order(losses):
-    recording, found = losses("NORMAL")
+def test_synchronous_normal_may_lose_the_last_commits_as_a_whole(losses):
+    recording, states = losses("NORMAL")
 
-    for acknowledged, state in found:
+    for acknowledged, state in states:
         assert state in recording.states[: acknowledged + 2]
-    lost = [state not in recording.states[acknowledged:] for acknowledged, state in found]
+    lost = [state not in recording.states[acknowledged:] for acknowledged, state in states]
     assert any(lost)
 
 
-def test_power_loss_without_syncs_does_damage(losses):
-    recording, found = losses("OFF")
+def test_synchronous_off_damages_the_file(losses):
+    recording, states = losses("OFF")
 
-    assert any(state not in recording.states for _, state in found)
+    assert any(state not in recording.states for _, state in states)

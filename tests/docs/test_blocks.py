@@ -1,7 +1,7 @@
 """What the pages show can be had: code compiles, names exist, commands and their options are there.
 
 Blocks that are run as well: all of docs/tutorial.md (test_tutorial.py), of the how-to pages those
-that test_how_to.py names, of docs/worker.md those of tests/integration/test_samples.py.
+that test_how_to.py names, of docs/worker.md those of tests/integration/test_worker_docs.py.
 """
 
 import ast

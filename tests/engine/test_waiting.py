@@ -302,7 +302,7 @@ def test_threads_write_to_shared_memory_in_turn(open_database):
     assert stored(memory) == [0, 1]
 
 
-def test_shared_connection_outlives_the_thread_that_opened_it(engine):
+def test_shared_connection_outlives_its_thread(engine):
     shared = []
 
     def open_and_share():

@@ -1,4 +1,4 @@
-"""Numbers and sizes that SQLite, or nobody, can hold."""
+"""Numbers and sizes beyond those that SQLite or a message can hold."""
 
 import pytest
 
@@ -8,10 +8,10 @@ from tests.support.verbs import dead_letter
 
 pytestmark = pytest.mark.django_db
 
-NO_IDS = [2**63 - 1, 2**63, 2**64, 10**30, 0, -1, -(2**63), -(2**63) - 1, -(10**30)]
+INVALID_IDS = [2**63 - 1, 2**63, 2**64, 10**30, 0, -1, -(2**63), -(2**63) - 1, -(10**30)]
 
 
-@pytest.mark.parametrize("id", NO_IDS)
+@pytest.mark.parametrize("id", INVALID_IDS)
 def test_id_that_no_message_can_have_is_not_found(queue, id):
     waiting = Message.objects.enqueue(queue.name, 1, delay=60)
     dead = dead_letter(queue)
@@ -29,13 +29,13 @@ def test_id_that_no_message_can_have_is_not_found(queue, id):
     assert {waiting.pk, dead.pk} == set(Message.objects.values_list("pk", flat=True))
 
 
-@pytest.mark.parametrize("after", NO_IDS)
-def test_arrivals_after_an_id_that_no_message_can_have(queue, after):
+@pytest.mark.parametrize("after", INVALID_IDS)
+def test_arrivals_after_an_id_that_no_message_can_have_are_all_or_none(queue, after):
     message = Message.objects.enqueue(queue.name, 1)
 
-    arrived = [each.pk for each in Message.objects.arrivals(after)]
+    ids = [arrival.pk for arrival in Message.objects.arrivals(after)]
 
-    assert arrived == ([message.pk] if after <= 0 else [])
+    assert ids == ([message.pk] if after <= 0 else [])
 
 
 @pytest.mark.parametrize("limit", [2**63 - 1, 2**63, 0, -1])
@@ -51,7 +51,7 @@ def test_arrivals_after_an_id_that_no_message_can_have(queue, after):
     ],
     ids=["peek", "peek dead", "find", "arrivals", "redrive", "purge"],
 )
-def test_limit_is_any_integer_of_the_database_from_one(queue, verb, limit):
+def test_limit_below_one_or_beyond_the_database_is_refused(queue, verb, limit):
     if limit == 2**63 - 1:
         verb(queue, limit)
         return
@@ -61,12 +61,12 @@ def test_limit_is_any_integer_of_the_database_from_one(queue, verb, limit):
 
 
 def properties_of(size):
-    """Properties that take `size` bytes as JSON, half of them in the name."""
+    """Return properties that take `size` bytes as JSON, half of them in the name."""
     letters = size - len('{"ä":""}'.encode())
     return {"ä" + "n" * (letters // 2): "v" * (letters - letters // 2)}
 
 
-def test_properties_have_a_bound_in_bytes(queue):
+def test_properties_beyond_64_kib_are_refused(queue):
     Subscription.objects.subscribe("orders", "stock")
     largest, too_large = properties_of(65_536), properties_of(65_537)
 

@@ -1,4 +1,4 @@
-"""System checks: each says what is wrong, with a way out; a project in order hears nothing."""
+"""System checks: each names what is wrong and the way out; a correct project passes them all."""
 
 import re
 from pathlib import Path
@@ -18,40 +18,118 @@ from tests.support.source import PACKAGE, ROOT
 pytestmark = pytest.mark.django_db
 
 
-def found(databases=None) -> dict[str, object]:
-    messages = run_checks(tags=["mqlite"], databases=databases)
-    messages += run_checks(tags=["database"], databases=databases) if databases else []
-    return {each.id: each for each in messages if str(each.id).startswith("mqlite.")}
+def messages(databases=None) -> dict[str, object]:
+    """Return the messages of the checks by id."""
+    found = run_checks(tags=["mqlite"], databases=databases)
+    found += run_checks(tags=["database"], databases=databases) if databases else []
+    return {message.id: message for message in found if str(message.id).startswith("mqlite.")}
 
 
 @pytest.fixture(autouse=True)
 def flawless_sqlite(monkeypatch):
-    """Whatever SQLite the tests run on, it has no bug unless the test says so."""
+    """An SQLite without known bugs, whatever the tests run on."""
     monkeypatch.setattr(connection.Database, "sqlite_version_info", (3, 53, 0))
 
 
-def test_a_project_in_order_hears_nothing():
-    assert found(databases=["default"]) == {}
+@pytest.fixture
+def directory():
+    return str(Path(connection.settings_dict["NAME"]).resolve().parent)
 
 
-@pytest.mark.parametrize("wrong", [{"QUEUE": {}}, {"QUEUES": {"jobs": {"lock_duraton": 5}}}])
-def test_a_setting_that_cannot_be_read_is_an_error(settings, wrong):
-    settings.MQLITE = wrong
+@pytest.fixture
+def set_handler(monkeypatch):
+    def set_handler(queue, **facts):
+        by_queue = {queue: Handler(queue=queue, function=print, **facts)}
+        monkeypatch.setattr(handlers, "_handlers", by_queue)
 
-    assert "did you mean" in found()["mqlite.E001"].msg
+    return set_handler
 
 
-def test_another_database_than_sqlite_is_an_error(monkeypatch):
-    monkeypatch.setattr(connections["default"], "vendor", "postgresql")
+def test_correct_project_passes_every_check():
+    assert messages(databases=["default"]) == {}
 
-    said = found(databases=["default"])
 
-    assert set(said) == {"mqlite.E002"}
-    assert "postgresql" in said["mqlite.E002"].msg
+# Settings
 
 
 @pytest.mark.parametrize(
-    ("version", "expected"),
+    ("setting", "id", "text"),
+    [
+        ({"QUEUE": {}}, "mqlite.E001", "did you mean"),
+        ({"QUEUES": {"jobs": {"lock_duraton": 5}}}, "mqlite.E001", "did you mean"),
+        ({"DATABASE": "queue"}, "mqlite.W005", "queue"),
+        ({"HANDLERS": ["no_such_module"]}, "mqlite.W013", "no_such_module"),
+    ],
+    ids=str,
+)
+def test_invalid_setting_is_reported(settings, setting, id, text):
+    settings.MQLITE = setting
+
+    (message,) = messages(databases=["default"] if id == "mqlite.W013" else None).values()
+
+    assert message.id == id
+    assert text in message.msg
+
+
+OPTIONS = [
+    ({"transaction_mode": None}, False, "mqlite.W002"),
+    ({"transaction_mode": "DEFERRED"}, False, "mqlite.W002"),
+    ({"transaction_mode": "DEFERRED"}, True, "mqlite.W002"),
+    ({"transaction_mode": "IMMEDIATE"}, True, "mqlite.W006"),
+    ({"transaction_mode": "IMMEDIATE"}, False, None),
+    ({"timeout": 0}, False, "mqlite.W007"),
+    ({"timeout": 1.9}, False, "mqlite.W007"),
+    ({"timeout": 2}, False, None),
+]
+
+
+@pytest.mark.parametrize(("options", "atomic_requests", "id"), OPTIONS, ids=str)
+def test_risky_database_options_are_reported(monkeypatch, options, atomic_requests, id):
+    all_options = connection.settings_dict["OPTIONS"] | options
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", all_options)
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic_requests)
+
+    assert list(messages()) == ([id] if id else [])
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_reported"),
+    [
+        ({"atomic": True, "timeout_ms": 5_000}, True),
+        ({"atomic": True, "timeout_ms": 4_999}, False),
+        ({"atomic": True}, False),
+        ({"atomic": False, "timeout_ms": 5_000}, False),
+    ],
+    ids=str,
+)
+def test_atomic_handler_with_a_timeout_beyond_its_lease_is_reported(
+    settings, set_handler, facts, is_reported
+):
+    settings.MQLITE = {"QUEUES": {"stock": {"lock_duration": 5}}}
+    set_handler("stock", **facts)
+
+    assert list(messages()) == ["mqlite.W011"] * is_reported
+
+
+def test_handler_of_a_missing_queue_is_reported_with_a_suggestion(
+    settings, set_handler, make_queue
+):
+    settings.MQLITE = {"QUEUES": {"emails": {}}}
+    set_handler("emials")
+
+    text = messages(databases=["default"])["mqlite.W004"].msg
+
+    assert "emials" in text
+    assert "did you mean 'emails'?" in text
+    make_queue("emials")
+    assert messages(databases=["default"]) == {}
+
+
+# The database
+
+
+@pytest.mark.parametrize(
+    ("version", "id"),
     [
         ((3, 36, 0), "mqlite.E003"),
         ((3, 37, 0), "mqlite.W001"),
@@ -64,182 +142,87 @@ def test_another_database_than_sqlite_is_an_error(monkeypatch):
         ((3, 53, 0), None),
     ],
 )
-def test_an_sqlite_that_is_too_old_or_has_the_wal_reset_bug_is_named(
-    monkeypatch, version, expected
-):
+def test_sqlite_that_is_too_old_or_has_the_wal_bug_is_reported(monkeypatch, version, id):
     monkeypatch.setattr(connection.Database, "sqlite_version_info", version)
 
-    messages = found()
+    texts = {message.id: message.msg for message in messages().values()}
 
-    assert set(messages) == ({expected} if expected else set())
-    if expected:
-        assert ".".join(map(str, version)) in messages[expected].msg
-
-
-@pytest.mark.parametrize("mode", [None, "DEFERRED"])
-def test_transactions_that_do_not_begin_immediate_are_warned_of(monkeypatch, mode):
-    options = connection.settings_dict["OPTIONS"] | {"transaction_mode": mode}
-    monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
-
-    assert set(found()) == {"mqlite.W002"}
+    assert set(texts) == ({id} if id else set())
+    assert all(".".join(map(str, version)) in text for text in texts.values())
 
 
-def test_a_journal_other_than_wal_is_warned_of(monkeypatch):
-    cursor = SimpleNamespace(execute=lambda sql: SimpleNamespace(fetchall=lambda: [("delete",)]))
+def test_database_of_another_vendor_is_reported(monkeypatch):
+    monkeypatch.setattr(connections["default"], "vendor", "postgresql")
 
-    class FakeCursor:
-        def __enter__(self):
-            return cursor
+    (message,) = messages(databases=["default"]).values()
 
-        def __exit__(self, *_):
-            return False
-
-    fake = SimpleNamespace(alias="default", cursor=FakeCursor)
-
-    (warning,) = checks._check_journal_mode(fake)
-
-    assert (warning.id, "delete" in warning.msg) == ("mqlite.W003", True)
+    assert message.id == "mqlite.E002"
+    assert "postgresql" in message.msg
 
 
-def handles(monkeypatch, queue, **facts):
-    monkeypatch.setattr(
-        handlers, "_handlers", {queue: Handler(queue=queue, function=print, **facts)}
-    )
+def test_journal_other_than_wal_is_reported():
+    class Cursor:
+        __enter__ = lambda self: self  # noqa: E731
+        __exit__ = lambda self, *_: False  # noqa: E731
+        execute = lambda self, sql: self  # noqa: E731
+        fetchall = lambda self: [("delete",)]  # noqa: E731
+
+    (warning,) = checks._check_journal_mode(SimpleNamespace(alias="default", cursor=Cursor))
+
+    assert warning.id == "mqlite.W003"
+    assert "delete" in warning.msg
 
 
-def test_a_handler_of_a_queue_that_is_not_there_is_warned_of(settings, monkeypatch):
-    settings.MQLITE = {"QUEUES": {"emails": {}}}
-    handles(monkeypatch, "emials")
-
-    said = found(databases=["default"])["mqlite.W004"].msg
-
-    assert "emials" in said
-    assert "did you mean 'emails'?" in said
-
-
-def test_handler_of_a_created_undeclared_queue_passes_the_checks(settings, monkeypatch, make_queue):
-    settings.MQLITE = {"QUEUES": {"emails": {}}}
-    make_queue("made-by-hand")
-    handles(monkeypatch, "made-by-hand")
-
-    assert found(databases=["default"]) == {}
-
-
-def test_a_database_that_cannot_be_opened_is_an_error(monkeypatch):
+def test_database_that_cannot_be_opened_is_reported(monkeypatch):
     def fail(*_):
         raise OperationalError("unable to open database file")
 
     monkeypatch.setattr(checks, "_check_journal_mode", fail)
 
-    assert "unable to open" in found(databases=["default"])["mqlite.E004"].msg
+    assert "unable to open" in messages(databases=["default"])["mqlite.E004"].msg
 
 
-@pytest.mark.parametrize(
-    ("mode", "atomic", "expected"),
-    [
-        ("IMMEDIATE", True, {"mqlite.W006"}),
-        ("IMMEDIATE", False, set()),
-        ("DEFERRED", True, {"mqlite.W002"}),
-    ],
-)
-def test_atomic_requests_with_immediate_transactions_are_warned_of(
-    monkeypatch, mode, atomic, expected
-):
-    options = connection.settings_dict["OPTIONS"] | {"transaction_mode": mode}
-    monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
-    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
-
-    assert set(found()) == expected
-
-
-@pytest.mark.parametrize(
-    ("timeout", "expected"), [(0, {"mqlite.W007"}), (1.9, {"mqlite.W007"}), (2, set())]
-)
-def test_a_short_timeout_is_warned_of(monkeypatch, timeout, expected):
-    options = connection.settings_dict["OPTIONS"] | {"timeout": timeout}
-    monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
-
-    assert set(found()) == expected
-
-
-@pytest.mark.parametrize(
-    ("synchronous", "expected"), [(0, {"mqlite.W008"}), (1, set()), (2, set()), (3, set())]
-)
-def test_synchronous_off_is_warned_of(monkeypatch, synchronous, expected):
+@pytest.mark.parametrize("synchronous", [0, 1, 2, 3])
+def test_synchronous_off_is_reported(monkeypatch, synchronous):
     facts = database_file.file_facts(connection)._replace(synchronous=synchronous)
     monkeypatch.setattr(database_file, "file_facts", lambda _: facts)
 
-    assert set(found(databases=["default"])) == expected
+    assert list(messages(databases=["default"])) == ["mqlite.W008"] * (synchronous == 0)
 
 
-def mounts(monkeypatch, **kinds):
-    partitions = [SimpleNamespace(mountpoint=path, fstype=kind) for path, kind in kinds.items()]
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs", "9p", None])
+def test_network_file_system_of_the_database_is_reported(monkeypatch, directory, kind):
+    """Other mounts do not matter; where mounts are unknown, nothing is reported."""
+    mounts = {"/": "nfs4", directory: kind or "ext4", f"{directory}/beside": "cifs"}
+    partitions = [SimpleNamespace(mountpoint=path, fstype=mounts[path]) for path in mounts]
     monkeypatch.setattr(psutil, "disk_partitions", lambda **_: partitions)
 
+    texts = {message.id: message.msg for message in messages().values()}
 
-@pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs", "9p"])
-def test_a_network_file_system_is_warned_of(monkeypatch, kind):
-    directory = str(Path(connection.settings_dict["NAME"]).resolve().parent)
-    mounts(monkeypatch, **{"/": "ext4", directory: kind})
-
-    assert kind in found()["mqlite.W009"].msg
-
-
-def test_a_network_file_system_elsewhere_concerns_nobody(monkeypatch):
-    directory = Path(connection.settings_dict["NAME"]).resolve().parent
-    mounts(monkeypatch, **{"/": "nfs4", str(directory): "ext4", f"{directory}/beside": "cifs"})
-
-    assert found() == {}
+    assert list(texts) == ["mqlite.W009"] * bool(kind)
+    assert not kind or kind in texts["mqlite.W009"]
+    partitions.clear()
+    assert messages() == {}
 
 
-def test_where_mounts_cannot_be_told_nothing_is_said(monkeypatch):
-    mounts(monkeypatch)
+def test_directory_without_write_permission_is_reported(monkeypatch, directory):
+    monkeypatch.setattr(
+        deployment_checks.os, "access", lambda path, mode: Path(path) != Path(directory)
+    )
 
-    assert found() == {}
-
-
-def test_a_directory_that_cannot_be_written_is_warned_of(monkeypatch):
-    directory = Path(connection.settings_dict["NAME"]).resolve().parent
-    monkeypatch.setattr(deployment_checks.os, "access", lambda path, mode: Path(path) != directory)
-
-    assert str(directory) in found()["mqlite.W010"].msg
+    assert directory in messages()["mqlite.W010"].msg
 
 
-def test_a_directory_that_is_not_there_yet_is_no_matter_of_a_build(monkeypatch):
+def test_directory_that_does_not_exist_yet_is_accepted(monkeypatch):
     monkeypatch.setitem(connection.settings_dict, "NAME", "no/such/directory/db.sqlite3")
 
-    assert found() == {}
+    assert messages() == {}
 
 
-@pytest.mark.parametrize(
-    ("facts", "expected"),
-    [
-        ({"atomic": True, "timeout_ms": 5_000}, {"mqlite.W011"}),
-        ({"atomic": True, "timeout_ms": 4_999}, set()),
-        ({"atomic": True}, set()),
-        ({"atomic": False, "timeout_ms": 5_000}, set()),
-    ],
-    ids=str,
-)
-def test_an_atomic_handler_that_may_outlast_its_lease_is_warned_of(
-    settings, monkeypatch, facts, expected
-):
-    settings.MQLITE = {"QUEUES": {"stock": {"lock_duration": 5}}}
-    handles(monkeypatch, "stock", **facts)
-
-    assert set(found()) == expected
+# Documentation
 
 
-def test_handlers_that_cannot_be_imported_are_one_warning_and_no_crash(settings):
-    settings.MQLITE = {"HANDLERS": ["no_such_module"]}
-
-    said = found(databases=["default"])
-
-    assert set(said) == {"mqlite.W013"}
-    assert "no_such_module" in said["mqlite.W013"].msg
-
-
-def test_each_check_leads_to_its_paragraph(settings):
+def test_each_check_has_a_paragraph_to_which_its_hint_leads(settings):
     sources = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")]
     ids = re.findall(r'id="(mqlite\.[EW]\d{3})"', "".join(sources))
     headings = re.findall(r"^## (mqlite\.[EW]\d{3})$", (ROOT / PAGE).read_text(), re.MULTILINE)
@@ -247,10 +230,5 @@ def test_each_check_leads_to_its_paragraph(settings):
 
     assert sorted(set(ids)) == sorted(headings)
     assert len(ids) >= 15
-    assert found()["mqlite.E001"].hint.endswith("See django-mqlite's docs/checks.md#mqlitee001.")
-
-
-def test_a_database_named_without_its_router_is_warned_of(settings):
-    settings.MQLITE = {"DATABASE": "queue"}
-
-    assert set(found()) == {"mqlite.W005"}
+    hint = messages()["mqlite.E001"].hint
+    assert hint.endswith("See django-mqlite's docs/checks.md#mqlitee001.")

@@ -1,8 +1,8 @@
-"""The one writer of a worker process, step by step."""
+"""The consumer of a worker process claims, settles and waits, step by step."""
 
 import logging
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -13,7 +13,6 @@ from django.test.utils import CaptureQueriesContext
 from django_mqlite import Reject, Retry
 from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
-from django_mqlite.types import State
 from django_mqlite.worker import consumer as consumer_module
 from django_mqlite.worker.consumer import REAP_AFTER_COMMIT, REAP_DELAY_LIMIT, Consumer
 from django_mqlite.worker.database_errors import FIRST_RETRY_DELAY
@@ -27,7 +26,7 @@ from tests.support.verbs import reap, row_of, state_of
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-class Hands:
+class FakePool:
     """A pool whose handlers end when the test says so."""
 
     def __init__(self, threads):
@@ -39,6 +38,10 @@ class Hands:
     def free(self):
         return self.threads - len(self.running)
 
+    @property
+    def running_ids(self):
+        return [message.pk for message in self.running]
+
     def start(self, message):
         self.running.append(message)
 
@@ -46,25 +49,25 @@ class Hands:
         self._finished.append(DeliveryResult(message=message, error=error))
 
     def take_finished(self):
-        taken, self._finished = self._finished, []
-        for finished in taken:
-            self.running.remove(finished.message)
-        return taken
+        finished, self._finished = self._finished, []
+        for result in finished:
+            self.running.remove(result.message)
+        return finished
 
 
 @pytest.fixture
 def pool():
-    return Hands(threads=2)
+    return FakePool(threads=2)
 
 
 @pytest.fixture
-def stop():
+def shutdown():
     return Shutdown()
 
 
 @pytest.fixture
-def make_consumer(pool, stop):
-    """A consumer of the queue `jobs`, or of what the options say."""
+def make_consumer(pool, shutdown):
+    """Make a consumer of the queue `jobs`, or of what the options say."""
     with closing(Wakeup("default")) as wakeup:
 
         def make(*, reaper=False, entry=None, renewer=None, **options):
@@ -72,7 +75,7 @@ def make_consumer(pool, stop):
                 WorkerOptions(**{"using": "default", "queues": ("jobs",), **options}),
                 pool=pool,
                 wakeup=wakeup,
-                shutdown=stop,
+                shutdown=shutdown,
                 reaper=Reaper("default") if reaper else None,
                 entry=entry,
                 renewer=renewer,
@@ -81,99 +84,103 @@ def make_consumer(pool, stop):
         yield make
 
 
+@pytest.fixture
+def start_one(make_consumer, pool, queue):
+    """Make a consumer that has claimed a message; return both."""
+
+    def start_one(**options):
+        enqueue(queue, 1)
+        consumer = make_consumer(**options)
+        poll_until_idle(consumer)
+        (message,) = pool.running
+        return consumer, message
+
+    return start_one
+
+
 def enqueue(queue, count, **options):
     return [Message.objects.enqueue(str(queue), None, **options) for _ in range(count)]
 
 
-def settle_down(consumer) -> float:
-    """Poll until it rests; for how long."""
-    while (rest := consumer.poll()) == 0:
+def poll_until_idle(consumer) -> float:
+    """Poll until the consumer waits; return for how many seconds."""
+    while (seconds := consumer.poll()) == 0:
         pass
-    return rest
+    return seconds
 
 
 def ids(messages):
     return [message.pk for message in messages]
 
 
-@contextmanager
-def another_writer():
-    """Holds the write lock; who waits for it fails at once."""
-    with (
-        connection.cursor() as cursor,
-        closing(sqlite3.connect(connection.settings_dict["NAME"])) as other,
-    ):
-        cursor.execute("PRAGMA busy_timeout = 0")
-        other.execute("BEGIN IMMEDIATE")
-        yield
-        other.rollback()
+def other_program():
+    return closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None))
 
 
 # Claiming
 
 
-def test_consumer_claims_for_free_threads_only(make_consumer, pool, queue):
+def test_consumer_claims_for_free_threads_only_under_its_name(make_consumer, pool, queue):
     messages = enqueue(queue, 5)
 
-    settle_down(make_consumer())
+    assert poll_until_idle(make_consumer(name="host:1:abcd")) > 0
 
-    assert ids(pool.running) == ids(messages[:2])
+    assert pool.running_ids == ids(messages[:2])
+    assert [row_of(message)["locked_by"] for message in messages[:2]] == ["host:1:abcd"] * 2
     assert [state_of(message) for message in messages[2:]] == ["active"] * 3
 
 
-def test_the_lease_names_the_worker(make_consumer, pool, queue):
-    (message,) = enqueue(queue, 1)
+@pytest.mark.parametrize(
+    ("in_turn", "queues"),
+    [(False, ["first", "first", "jobs", "jobs"]), (True, ["jobs", "first", "jobs", "first"])],
+)
+def test_served_queues_are_claimed_in_order_or_in_turn(
+    make_consumer, pool, queue, make_queue, in_turn, queues
+):
+    pool.threads = 1
+    for name in ("first", "other"):
+        make_queue(name)
+    for name in ("jobs", "first", "other"):
+        enqueue(name, 2)
+    consumer = make_consumer(queues=("first", "jobs"), in_turn=in_turn)
+    handled = []
 
-    settle_down(make_consumer(name="host:1:abcd"))
+    for _ in range(4):
+        poll_until_idle(consumer)
+        handled.append(pool.running[0].queue)
+        pool.end(pool.running[0])
+        consumer.poll(claim=False)
 
-    assert row_of(message)["locked_by"] == "host:1:abcd"
-
-
-def test_queues_are_served_strictly_in_their_order(make_consumer, pool, queue, make_queue):
-    make_queue("first")
-    late = enqueue(queue, 2)
-    early = enqueue("first", 1)
-
-    settle_down(make_consumer(queues=("first", "jobs")))
-
-    assert ids(pool.running) == ids([*early, late[0]])
+    assert sorted(handled[:2]) == sorted(queues[:2])
+    assert sorted(handled) == sorted(queues)
+    assert in_turn or handled == queues
 
 
-def test_a_queue_that_is_not_served_is_left_alone(make_consumer, pool, queue, make_queue):
-    make_queue("other")
-    enqueue("other", 1)
-
-    settle_down(make_consumer())
-
-    assert pool.running == []
-
-
-def test_not_more_are_claimed_than_max_messages(make_consumer, pool, queue):
+def test_consumer_claims_at_most_max_messages(make_consumer, pool, queue):
     pool.threads = 10
     enqueue(queue, 5)
     consumer = make_consumer(max_messages=3)
 
-    settle_down(consumer)
+    poll_until_idle(consumer)
 
-    assert len(pool.running) == 3
-    assert consumer.claimed == 3
+    assert len(pool.running) == consumer.claimed == 3
 
 
-def test_paused_queue_waits_until_resumed(make_consumer, pool, queue):
+def test_paused_queue_is_claimed_when_resumed(make_consumer, pool, queue):
     enqueue(queue, 1)
     queue.pause()
     consumer = make_consumer()
-    settle_down(consumer)
+    poll_until_idle(consumer)
     assert pool.running == []
 
-    with closing(sqlite3.connect(connection.settings_dict["NAME"])) as other, other:
+    with other_program() as other:
         other.execute("UPDATE mqlite_queues SET paused = 0")
-    settle_down(consumer)
+    poll_until_idle(consumer)
 
     assert len(pool.running) == 1
 
 
-def test_a_queue_that_is_deleted_between_look_and_claim_stops_nothing(
+def test_queue_deleted_before_the_claim_does_not_stop_the_others(
     make_consumer, pool, queue, monkeypatch
 ):
     enqueue(queue, 1)
@@ -183,7 +190,7 @@ def test_a_queue_that_is_deleted_between_look_and_claim_stops_nothing(
         assert consumer.poll() == 0
     assert pool.running == []
 
-    settle_down(consumer)
+    poll_until_idle(consumer)
 
     assert len(pool.running) == 1
 
@@ -191,16 +198,16 @@ def test_a_queue_that_is_deleted_between_look_and_claim_stops_nothing(
 # Settling
 
 
-def test_consumer_settles_as_the_handlers_ended(make_consumer, pool, queue):
+def test_messages_are_settled_by_the_results_of_their_handlers(make_consumer, pool, queue):
     pool.threads = 4
     completed, rejected, retried, failed = enqueue(queue, 4)
     consumer = make_consumer()
-    settle_down(consumer)
-    endings = [None, Reject("Broken", "no hope"), Retry(delay=60), ValueError("no")]
+    poll_until_idle(consumer)
+    errors = [None, Reject("Broken", "no hope"), Retry(delay=60), ValueError("no")]
 
-    for message, error in zip(list(pool.running), endings, strict=True):
+    for message, error in zip(list(pool.running), errors, strict=True):
         pool.end(message, error)
-    settle_down(consumer)
+    poll_until_idle(consumer)
 
     assert state_of(completed) == "gone"
     assert row_of(rejected)["dead_letter_reason"] == "Broken"
@@ -209,10 +216,10 @@ def test_consumer_settles_as_the_handlers_ended(make_consumer, pool, queue):
     assert pool.running == []
 
 
-def test_what_has_finished_and_what_is_claimed_next_share_one_commit(make_consumer, pool, queue):
+def test_settles_and_the_next_claims_share_one_commit(make_consumer, pool, queue):
     enqueue(queue, 4)
     consumer = make_consumer()
-    settle_down(consumer)
+    poll_until_idle(consumer)
     for message in list(pool.running):
         pool.end(message)
 
@@ -225,210 +232,147 @@ def test_what_has_finished_and_what_is_claimed_next_share_one_commit(make_consum
     assert Message.objects.count() == 2
 
 
-def test_a_head_that_is_completed_lets_the_next_of_its_group_pass(make_consumer, pool, group_queue):
+def test_completed_head_lets_a_burst_claim_the_next_of_its_group(make_consumer, pool, group_queue):
     first, second = enqueue(group_queue, 2, group_id="a")
-    consumer = make_consumer(queues=("groups",))
-    settle_down(consumer)
-    assert ids(pool.running) == [first.pk]
-
-    pool.end(pool.running[0])
-    settle_down(consumer)
-
-    assert ids(pool.running) == [second.pk]
-
-
-def test_a_burst_goes_on_with_the_next_of_a_line(make_consumer, pool, group_queue):
-    _first, second = enqueue(group_queue, 2, group_id="a")
     consumer = make_consumer(queues=("groups",), burst=True)
-    settle_down(consumer)
+    poll_until_idle(consumer)
+    assert pool.running_ids == [first.pk]
     pool.end(pool.running[0])
 
     consumer.poll()
     assert not consumer._done
-    settle_down(consumer)
-    assert ids(pool.running) == [second.pk]
+    poll_until_idle(consumer)
+    assert pool.running_ids == [second.pk]
 
     pool.end(pool.running[0])
-    settle_down(consumer)
+    poll_until_idle(consumer)
     assert consumer._done
 
 
-def test_what_the_handler_has_settled_is_left_alone(make_consumer, pool, queue, caplog):
-    enqueue(queue, 1)
-    consumer = make_consumer()
-    settle_down(consumer)
-    (message,) = pool.running
+@pytest.mark.parametrize("error", [None, ValueError("too late")])
+def test_settle_by_the_handler_stays_and_a_later_error_is_logged(start_one, pool, caplog, error):
+    consumer, message = start_one()
     message.complete()
 
-    pool.end(message)
-    settle_down(consumer)
+    pool.end(message, error)
+    poll_until_idle(consumer)
 
     assert state_of(message) == "gone"
-    assert caplog.records == []
+    records = [(record.levelno, record.id, record.exc_info[1]) for record in caplog.records]
+    assert records == ([(logging.ERROR, message.pk, error)] if error else [])
 
 
-def test_a_failure_after_the_handler_has_settled_is_told(make_consumer, pool, queue, caplog):
-    enqueue(queue, 1)
-    consumer = make_consumer()
-    settle_down(consumer)
-    (message,) = pool.running
-    message.complete()
-
-    pool.end(message, ValueError("too late"))
-    settle_down(consumer)
-
-    (record,) = caplog.records
-    assert record.levelno == logging.ERROR
-    assert record.exc_info is not None
-    assert record.id == message.pk
-
-
-def test_the_outcome_of_a_lost_lease_is_not_written(make_consumer, pool, queue, clock, caplog):
-    enqueue(queue, 1)
-    consumer = make_consumer()
-    settle_down(consumer)
-    (message,) = pool.running
+def test_result_of_a_lost_lease_is_ignored(start_one, pool, shutdown, queue, clock, caplog):
+    consumer, message = start_one()
     clock.advance(queue.lock_duration)
     reap()
     before = row_of(message)
 
     pool.end(message, Reject("Broken"))
     pool.threads = 1
-    consumer._shutdown.request()
+    shutdown.request()
     consumer.poll(claim=False)
 
     assert row_of(message) == before
     assert [record.id for record in caplog.records if "lost" in record.message] == [message.pk]
 
 
-def test_a_settlement_that_cannot_be_written_is_kept_and_told_once(
-    make_consumer, pool, queue, caplog
-):
-    enqueue(queue, 1)
-    consumer = make_consumer()
-    settle_down(consumer)
-    (message,) = pool.running
+def test_settle_that_cannot_be_written_is_retried_and_logged_once(start_one, pool, caplog):
+    consumer, message = start_one()
     pool.end(message)
 
-    with another_writer():
+    with connection.cursor() as cursor, other_program() as other:
+        cursor.execute("PRAGMA busy_timeout = 0")
+        other.execute("BEGIN IMMEDIATE")
         assert consumer.poll() == FIRST_RETRY_DELAY
         assert consumer.poll() == 2 * FIRST_RETRY_DELAY
     assert state_of(message) == "locked"
-    settle_down(consumer)
+    poll_until_idle(consumer)
 
     assert state_of(message) == "gone"
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-def test_what_still_runs_in_the_end_is_given_back_and_can_be_claimed(
-    make_consumer, pool, stop, queue
-):
-    enqueue(queue, 1)
-    consumer = make_consumer(shutdown_timeout=0)
-    settle_down(consumer)
-    stop.request()
+@pytest.mark.parametrize(
+    ("lease_lost", "counts", "error"),
+    [
+        (False, (1, 1), ("django_mqlite.exceptions.Interrupted", "stopped")),
+        (True, (2, 0), ("", "lost its lease")),
+    ],
+)
+def test_running_message_is_given_back_at_the_end(start_one, shutdown, lease_lost, counts, error):
+    """A handler that lost its lease by its own fault uses up a delivery."""
+    consumer, message = start_one(shutdown_timeout=0)
+    message.lease_lost = lease_lost
+    shutdown.request()
 
     consumer.run()
 
     (message,) = Message.objects.claim("jobs")
-    assert (message.delivery_count, message.interruptions) == (1, 1)
-    assert message.errors[0]["class"] == "django_mqlite.exceptions.Interrupted"
-    assert "stopped" in message.errors[0]["message"]
+    assert (message.delivery_count, message.interruptions) == counts
+    assert message.errors[0]["class"] == error[0]
+    assert error[1] in message.errors[0]["message"]
 
 
-def test_handler_that_lost_its_lease_by_its_own_fault_is_counted(make_consumer, pool, stop, queue):
-    enqueue(queue, 1)
-    consumer = make_consumer(shutdown_timeout=0)
-    settle_down(consumer)
-    pool.running[0].lease_lost = True
-    stop.request()
-
-    consumer.run()
-
-    (message,) = Message.objects.claim("jobs")
-    assert (message.delivery_count, message.interruptions) == (2, 0)
-
-
-def test_after_a_stall_leases_are_longer_and_that_is_told_once(
-    make_consumer, pool, queue, clock, caplog
-):
-    renewer = SimpleNamespace(least_lease_ms=90_000, longest_stall=30.0)
-    pool.threads = 1
-    consumer = make_consumer(renewer=renewer)
+def test_finished_message_is_settled_at_the_end(make_consumer, pool, shutdown, queue):
     enqueue(queue, 2)
+    consumer = make_consumer(shutdown_timeout=0)
+    poll_until_idle(consumer)
+    finished, running = pool.running
+    pool.end(finished)
+    shutdown.request()
 
-    settle_down(consumer)
-    first = pool.running[0]
+    consumer.run()
+
+    assert [state_of(finished), state_of(running)] == ["gone", "active"]
+
+
+@pytest.mark.parametrize(
+    ("least_ms", "stall", "lease"), [(90_000, 30.0, 90), (3_000, 1.0, 30)], ids=["long", "short"]
+)
+def test_leases_are_longer_after_a_long_stall_which_is_logged_once(
+    start_one, pool, queue, caplog, least_ms, stall, lease
+):
+    pool.threads = 1
+    renewer = SimpleNamespace(least_lease_ms=least_ms, longest_stall=stall)
+    consumer, first = start_one(renewer=renewer)
+    enqueue(queue, 1)
     pool.end(first)
-    settle_down(consumer)
+    poll_until_idle(consumer)
 
     (second,) = pool.running
     for message in (first, second):
-        assert message.locked_until - message.locked_at == timedelta(seconds=90)
-    (record,) = [r for r in caplog.records if "lock_duration" in r.getMessage()]
-    assert "30.0 s" in record.getMessage()
+        assert message.locked_until - message.locked_at == timedelta(seconds=lease)
+    warnings = [text for text in caplog.messages if "lock_duration" in text]
+    assert len(warnings) == (lease == 90)
+    assert all("30.0 s" in text for text in warnings)
 
 
-def test_a_stall_shorter_than_the_lease_changes_nothing(make_consumer, pool, queue, clock, caplog):
-    consumer = make_consumer(renewer=SimpleNamespace(least_lease_ms=3_000, longest_stall=1.0))
-    enqueue(queue, 1)
-
-    settle_down(consumer)
-
-    (message,) = pool.running
-    assert message.locked_until - message.locked_at == queue.lock_duration
-    assert "lock_duration" not in caplog.text
-
-
-def test_a_handler_that_has_ended_in_time_is_settled_even_without_grace(
-    make_consumer, pool, stop, queue
-):
-    enqueue(queue, 2)
-    consumer = make_consumer(shutdown_timeout=0)
-    settle_down(consumer)
-    ended, running = pool.running
-    pool.end(ended)
-    stop.request()
-
-    consumer.run()
-
-    assert state_of(ended) == "gone"
-    assert state_of(running) == State.ACTIVE
-
-
-# Resting
+# Waiting
 
 
 def test_idle_consumer_only_reads(make_consumer, queue):
     consumer = make_consumer(reaper=True)
-    settle_down(consumer)
+    poll_until_idle(consumer)
 
     with CaptureQueriesContext(connection) as captured:
-        rest = settle_down(consumer)
+        seconds = poll_until_idle(consumer)
 
     assert all(query["sql"].lstrip().startswith("SELECT") for query in captured)
-    assert 0 < rest <= SLOW_POLL
+    assert 0 < seconds <= SLOW_POLL
 
 
-def test_a_claim_that_finds_no_free_thread_is_no_reason_to_hurry(make_consumer, pool, queue):
-    enqueue(queue, 3)
+def test_retry_that_is_due_soon_shortens_the_wait(start_one, pool):
+    consumer, message = start_one(reaper=True)
+    pool.end(message, Retry(delay=0.001))
 
-    assert settle_down(make_consumer()) > 0
-
-
-def test_an_own_failure_that_comes_back_soon_is_not_slept_through(make_consumer, pool, queue):
-    consumer = make_consumer(reaper=True)
-    enqueue(queue, 1)
-    settle_down(consumer)
-    pool.end(pool.running[0], Retry(delay=0.001))
-
-    settle_down(consumer)
+    poll_until_idle(consumer)
 
     assert consumer.poll() <= REAP_AFTER_COMMIT
 
 
-class Counted:
-    """An entry that remembers what it was told to count."""
+class FakeEntry:
+    """An entry of the registry that remembers what it counts."""
 
     def __init__(self):
         self.states = []
@@ -440,8 +384,8 @@ class Counted:
         pass
 
 
-def test_each_delivery_is_counted_once_by_its_outcome(queue, make_consumer, pool):
-    entry = Counted()
+def test_delivery_is_counted_once_by_its_outcome(queue, make_consumer, pool):
+    entry = FakeEntry()
     consumer = make_consumer(entry=entry)
     done, failed = enqueue(queue, 2)
     consumer.poll()
@@ -465,29 +409,18 @@ def test_each_delivery_is_counted_once_by_its_outcome(queue, make_consumer, pool
     assert state_of(lost) == "locked"
 
 
-class Reaps:
-    """A reaper that notes when it is asked."""
-
-    def __init__(self, said):
-        self._said = said
-
-    def poll(self):
-        self._said.append("reaped")
-        return 60
-
-
 @pytest.mark.parametrize(
     ("late_by", "order"),
     [(0, ["started"]), (REAP_DELAY_LIMIT, ["reaped", "started"])],
     ids=["due", "late"],
 )
-def test_waiting_messages_go_before_due_ones_for_a_short_time(
+def test_claims_delay_a_sweep_that_is_due_for_a_short_time(
     make_consumer, pool, queue, monkeypatch, late_by, order
 ):
-    said = []
+    events = []
     consumer = make_consumer()
-    monkeypatch.setattr(pool, "start", lambda message: said.append("started"))
-    consumer._reaper = Reaps(said)
+    monkeypatch.setattr(pool, "start", lambda message: events.append("started"))
+    consumer._reaper = SimpleNamespace(poll=lambda: events.append("reaped") or 60)
     consumer._version = consumer._messages.data_version()
     enqueue(queue, 1)
     monkeypatch.setattr(consumer_module, "time", SimpleNamespace(monotonic=lambda: 1_000.0))
@@ -495,4 +428,4 @@ def test_waiting_messages_go_before_due_ones_for_a_short_time(
 
     consumer.poll()
 
-    assert said == order
+    assert events == order

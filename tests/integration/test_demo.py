@@ -1,4 +1,4 @@
-"""The demo accounts for every order, and would say so if one were missing."""
+"""The demo accounts for every order and reports each one that is missing."""
 
 import re
 import signal
@@ -17,7 +17,7 @@ PLAN = Plan(orders=3, poisonous=1, sold_out=1)
 
 
 def run_demo(*arguments: str, seconds: float) -> tuple[int, str]:
-    """Its exit code and output. It is asked to end, so that it can end its own processes."""
+    """Run the demo; return its exit code and output. TERM lets it end its own processes."""
     process = subprocess.Popen(
         [sys.executable, "-m", "example_project.demo", *arguments],
         cwd=ROOT,
@@ -35,12 +35,12 @@ def run_demo(*arguments: str, seconds: float) -> tuple[int, str]:
 
 
 def numbers_of(output: str) -> dict[str, int]:
-    """The last table's rows: a name between bars, a number behind it."""
+    """Return the rows of the last table: a name between bars, then a number."""
     rows = re.findall(r"^│ ([a-z -]+?) +│ +([\d,]+) │$", output, flags=re.MULTILINE)
     return {name: int(number.replace(",", "")) for name, number in rows}
 
 
-def test_every_order_survives_a_killed_worker_and_the_dead_letters():
+def test_demo_accounts_for_every_order():
     code, output = run_demo("--orders", "120", seconds=60)
 
     assert code == 0, output
@@ -57,7 +57,7 @@ def test_every_order_survives_a_killed_worker_and_the_dead_letters():
     }
 
 
-def test_a_demo_that_could_not_kill_in_the_middle_is_refused():
+def test_demo_with_too_few_orders_is_refused():
     code, output = run_demo("--orders", "3", seconds=20)
 
     assert code == 2
@@ -72,7 +72,7 @@ def answer(reference: str, *, order: int, card: str = "valid", status: int = 201
 
 @pytest.fixture
 def evidence() -> Evidence:
-    """Of a day on which all went well."""
+    """The evidence of a run without faults."""
     return Evidence(
         plan=PLAN,
         answers=[
@@ -98,7 +98,7 @@ def evidence() -> Evidence:
     )
 
 
-def test_a_good_day_has_no_faults(evidence):
+def test_audit_of_a_good_run_reports_no_faults(evidence):
     account = audit(evidence)
 
     assert account.faults == []
@@ -115,7 +115,7 @@ def stray(reference: str, order: int) -> MessageFact:
     return MessageFact(reference=reference, order=order, state="completed")
 
 
-DOCTORED = {
+FALSIFIED = {
     "an accepted order is gone": lambda e: {"order_ids": without(e.order_ids, "a")},
     "an order was never handled": lambda e: {"handlings": without(e.handlings, "b")},
     "an order was not charged": lambda e: {"payments": ["a", "poison"]},
@@ -152,6 +152,6 @@ DOCTORED = {
 }
 
 
-@pytest.mark.parametrize("doctor", DOCTORED.values(), ids=DOCTORED.keys())
-def test_the_account_notices_that(evidence, doctor):
-    assert audit(replace(evidence, **doctor(evidence))).faults
+@pytest.mark.parametrize("falsify", FALSIFIED.values(), ids=FALSIFIED.keys())
+def test_audit_reports_a_fault(evidence, falsify):
+    assert audit(replace(evidence, **falsify(evidence))).faults

@@ -1,4 +1,4 @@
-"""Async handlers: many at once in one loop, ended where they must end, and nothing left behind."""
+"""Async handlers run in one loop, are cancelled in time, and leave nothing behind."""
 
 import asyncio
 import os
@@ -10,14 +10,11 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.db import OperationalError, connections
 
-from django_mqlite.handlers import Handler
-from django_mqlite.models import Message, Queue
-from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import ProcessResult, run_worker_process
-from django_mqlite.worker.shutdown import Shutdown
-from tests.support.unruly_app import UNRULY
+from django_mqlite import enqueue_many
+from django_mqlite.models import Queue
+from django_mqlite.worker.process import ProcessResult
+from tests.support.steps import run_handler
 from tests.support.verbs import row_of
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -25,30 +22,26 @@ COUNT = int(os.environ.get("MQLITE_TEST_MANY", "2000"))
 """Messages after which nothing may have grown; `make soak` goes on for half an hour."""
 
 
-def work_until_idle(handle, *, timeout_ms=None, stop=None, **options) -> ProcessResult:
-    worker = WorkerOptions(**{"using": "default", "queues": ("jobs",), "burst": True, **options})
-    handler = Handler(queue="jobs", function=handle, timeout_ms=timeout_ms)
-    return run_worker_process(worker, {"jobs": handler}, stop or Shutdown())
-
-
-def enqueue(count):
-    return Message.objects.enqueue_many("jobs", [None] * count)
-
-
 @pytest.fixture
 def jobs(make_queue):
-    """A queue on real time, whose failed messages come back at once."""
+    """A queue on real time, whose failed messages are retried at once."""
     return make_queue("jobs", backoff_base=0)
 
 
-def test_as_many_run_at_once_as_there_are_slots_in_one_loop(jobs):
-    enqueue(9)
-    running, most, loops = set(), [], set()
+@sync_to_async
+def database_connection() -> object:
+    """Return the connection that the ORM of async code uses."""
+    return connections["default"].connection
+
+
+def test_loop_runs_as_many_handlers_at_once_as_the_worker_has_slots(jobs):
+    enqueue_many("jobs", range(9))
+    running, counts, loops = set(), [], set()
     together = asyncio.Event()
 
     async def meet(message):
         running.add(message.pk)
-        most.append(len(running))
+        counts.append(len(running))
         loops.add((id(asyncio.get_running_loop()), threading.current_thread().name))
         if len(running) == 3:
             together.set()
@@ -56,17 +49,16 @@ def test_as_many_run_at_once_as_there_are_slots_in_one_loop(jobs):
             await together.wait()
         running.discard(message.pk)
 
-    assert work_until_idle(meet, threads=3) == ProcessResult()
+    assert run_handler(meet, threads=3) == ProcessResult()
 
-    assert max(most) == 3
-    assert len(most) == 9
-    assert {name for _, name in loops} == {"mqlite-event-loop"}
-    assert len(loops) == 1
+    assert (max(counts), len(counts)) == (3, 9)
+    assert [name for _, name in loops] == ["mqlite-event-loop"]
 
 
-def test_a_handler_beyond_its_timeout_is_cancelled_and_its_message_fails(jobs):
-    (message,) = enqueue(1)
-    seen = []
+def test_handler_beyond_its_timeout_is_cancelled_and_fails(jobs):
+    (message,) = enqueue_many("jobs", [None])
+    Queue.objects.configure("jobs", retain_completed=3_600)
+    cancelled = []
 
     async def wait_too_long(message):
         if message.delivery_count > 1:
@@ -74,24 +66,21 @@ def test_a_handler_beyond_its_timeout_is_cancelled_and_its_message_fails(jobs):
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            seen.append("cancelled")
+            cancelled.append(message.pk)
             raise
 
-    Queue.objects.configure("jobs", retain_completed=3_600)
-    assert work_until_idle(wait_too_long, timeout_ms=50) == ProcessResult()
+    assert run_handler(wait_too_long, timeout_ms=50) == ProcessResult()
 
     row = row_of(message)
-    assert seen == ["cancelled"]
+    assert cancelled == [message.pk]
     assert (row["state"], row["delivery_count"]) == ("completed", 2)
     (error,) = row["errors"]
     assert "timeout" in error["message"]
 
 
-def test_a_handler_whose_lease_is_lost_is_cancelled_and_its_outcome_not_written(
-    jobs, clock, caplog
-):
-    (message,) = enqueue(1)
-    seen = []
+def test_handler_whose_lease_is_lost_is_cancelled_and_not_settled(jobs, clock, caplog):
+    (message,) = enqueue_many("jobs", [None])
+    lost = []
 
     async def lose_the_lease(message):
         if message.delivery_count > 1:
@@ -100,46 +89,39 @@ def test_a_handler_whose_lease_is_lost_is_cancelled_and_its_outcome_not_written(
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            seen.append(message.lease.lost)
+            lost.append(message.lease.lost)
             raise
 
-    assert work_until_idle(lose_the_lease, reaper=False) == ProcessResult()
+    assert run_handler(lose_the_lease, reaper=False) == ProcessResult()
 
-    assert seen == [True]
+    assert lost == [True]
     row = row_of(message)
     assert (row["state"], row["delivery_count"], row["errors"]) == ("locked", 1, None)
-    assert sum("is lost" in record.getMessage() for record in caplog.records) == 1
+    assert sum("is lost" in text for text in caplog.messages) == 1
 
 
-def test_connections_of_coroutines_are_kept_for_the_next_not_piled_up(jobs):
-    enqueue(20)
+def test_connections_of_coroutines_are_used_again(jobs):
+    enqueue_many("jobs", range(20))
     opened = set()
 
     async def work(message):
         await Group.objects.acreate(name=f"effect {message.pk}")
         assert await Group.objects.filter(name=f"effect {message.pk}").aexists()
-        opened.add(await connection_in_use())
+        opened.add(await database_connection())
 
-    assert work_until_idle(work, threads=4) == ProcessResult()
+    assert run_handler(work, threads=4) == ProcessResult()
 
     assert Group.objects.count() == 20
     assert len(opened) <= 4
 
 
-@sync_to_async
-def connection_in_use() -> int:
-    """Which connection the ORM of async code has."""
-    return id(connections["default"].connection)
-
-
-def test_a_connection_that_had_an_error_is_not_handed_on(jobs):
-    first, second = enqueue(2)
-    left = {}
+def test_connection_of_a_coroutine_that_had_an_error_is_closed(jobs):
+    first, second = enqueue_many("jobs", [1, 2])
+    used = {}
 
     @sync_to_async
     def fail():
         with connections["default"].cursor() as cursor:
-            left[first.pk] = connections["default"].connection
             cursor.execute("SELECT nothing FROM nowhere")
 
     async def work(message):
@@ -148,51 +130,46 @@ def test_a_connection_that_had_an_error_is_not_handed_on(jobs):
                 await fail()
         else:
             await Group.objects.acreate(name="effect")
-            left[message.pk] = await sync_to_async(lambda: connections["default"].connection)()
+        used[message.pk] = await database_connection()
 
-    assert work_until_idle(work, threads=1) == ProcessResult()
+    assert run_handler(work) == ProcessResult()
 
-    assert left[first.pk] is not left[second.pk]
+    assert used[first.pk] is not used[second.pk]
     assert Group.objects.count() == 1
 
 
-def test_with_debug_nobody_remembers_the_queries_of_earlier_messages(jobs, settings):
-    """Django keeps thousands of them for each connection: the loop's and the consumer's."""
+def test_query_logs_with_debug_do_not_grow(jobs, settings):
+    """Django keeps thousands of queries for each connection: the loop's and the consumer's."""
     settings.DEBUG = True
-    enqueue(100)
-    remembered = []
+    enqueue_many("jobs", range(100))
+    lengths = []
 
     async def work(message):
         await Group.objects.acount()
-        remembered.append(await queries_remembered())
+        lengths.append(await sync_to_async(lambda: len(connections["default"].queries_log))())
 
-    @sync_to_async
-    def queries_remembered() -> int:
-        return len(connections["default"].queries_log)
+    assert run_handler(work, threads=2) == ProcessResult()
 
-    assert work_until_idle(work, threads=2) == ProcessResult()
-
-    assert len(remembered) == 100
-    assert max(remembered) < 10
+    assert len(lengths) == 100
+    assert max(lengths) < 10
     assert len(connections["default"].queries_log) < 50
 
 
-def test_many_messages_leave_descriptors_and_memory_as_they_are_even_with_debug(database):
+def test_descriptors_and_memory_do_not_grow_with_the_messages(database):
     queues = ("noop", "noop-async")
     database.queue("noop-async", lock_duration=60)
-    worker = database.start(f"--queues={','.join(queues)}", MQLITE_TEST_DEBUG="1", **UNRULY)
+    worker = database.start(f"--queues={','.join(queues)}", MQLITE_TEST_DEBUG="1")
     process = psutil.Process(worker.pid)
 
-    def work_through(count) -> tuple[int, float]:
+    def handle(count) -> tuple[int, float]:
         for queue in queues:
             database.enqueue_many(queue, count // 2)
-        wait_until(lambda: database.left() == 0, "every message to be handled", seconds=300)
+        database.wait_empty(seconds=300)
         return process.num_fds(), process.memory_info().rss / 2**20
 
-    descriptors, megabytes = work_through(600)
-    descriptors_then, megabytes_then = work_through(COUNT)
+    descriptors, megabytes = handle(600)
+    descriptors_later, megabytes_later = handle(COUNT)
 
-    assert descriptors_then <= descriptors
-    assert megabytes_then - megabytes < 5
-    worker.terminate()
-    assert worker.ended_well()
+    assert descriptors_later <= descriptors
+    assert megabytes_later - megabytes < 5
+    worker.stop()

@@ -1,23 +1,29 @@
-"""One message, one handler: how it ends, what is committed, and what is left behind."""
+"""One message, one handler: the result, what is committed, and what is left behind.
 
-import asyncio
+Effects and completion of an atomic handler: tests/conformance/test_3_atomic_handler.py.
+Transactions that a handler leaves open: test_delivery_context.py.
+"""
+
 import contextlib
 import logging
 import sqlite3
-from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, OperationalError, connection, connections, transaction
 
-from django_mqlite import LockLost, Reject
+from django_mqlite import Reject
 from django_mqlite.handlers import Handler
 from django_mqlite.worker import executor
 from django_mqlite.worker.executor import Executor
+from tests.support.steps import HANDLER_FLAVOURS, function_of
+from tests.support.transactions import another_connection
 from tests.support.verbs import enqueue_and_claim, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+each_flavour = pytest.mark.parametrize("flavour", [*HANDLER_FLAVOURS, "atomic coroutine"])
 
 
 @pytest.fixture
@@ -25,13 +31,11 @@ def message(queue):
     return enqueue_and_claim(queue, {"order": 1})
 
 
-def run(function, message, *, atomic=False):
-    handler = Handler(queue=message.queue, function=function, atomic=atomic)
+def run(act, message, flavour="plain"):
+    """Run a handler of the flavour; an atomic one may be a coroutine."""
+    function = function_of("async" if flavour == "atomic coroutine" else flavour, act)
+    handler = Handler(queue=message.queue, function=function, atomic="atomic" in flavour)
     return Executor(handlers={message.queue: handler}, using="default").run(message)
-
-
-def run_atomic(function, message):
-    return run(function, message, atomic=True)
 
 
 def work(message):
@@ -42,28 +46,40 @@ def was_done() -> bool:
     return Group.objects.filter(name="effect").exists()
 
 
-# How it ends
+# The result
 
 
-def test_a_handler_that_returns_leaves_the_settling_to_the_worker(message):
-    finished = run(work, message)
+@each_flavour
+def test_handler_that_returns_is_settled_with_its_transaction_or_later(message, flavour):
+    result = run(work, message, flavour)
 
-    assert (finished.error, finished.settled) == (None, False)
-    assert state_of(message) == "locked"
+    assert (result.error, result.settled) == (None, "atomic" in flavour)
+    assert was_done()
+    assert state_of(message) == ("gone" if "atomic" in flavour else "locked")
 
 
 @pytest.mark.parametrize(
     "error", [ValueError(), Reject("Broken"), SystemExit(3), KeyboardInterrupt()], ids=repr
 )
-@pytest.mark.parametrize("atomic", [False, True])
-def test_whatever_a_handler_raises_is_an_answer(message, error, atomic):
-    def fail(message):
+@each_flavour
+def test_error_of_a_handler_is_returned_and_an_atomic_one_rolled_back(message, error, flavour):
+    async def fail_async(message):
         raise error
 
-    finished = run(fail, message, atomic=atomic)
+    def work_and_fail(message):
+        work(message)
+        raise error
 
-    assert finished.error is error
-    assert not finished.settled
+    # asgiref does not return these errors from a thread.
+    leaves = not isinstance(error, Exception)
+    act = fail_async if leaves and flavour not in ("plain", "atomic") else work_and_fail
+
+    result = run(act, message, flavour)
+
+    assert type(result.error) is type(error)
+    assert not result.settled
+    assert was_done() == (act is work_and_fail and "atomic" not in flavour)
+    assert state_of(message) == "locked"
 
 
 @pytest.mark.parametrize(
@@ -75,93 +91,45 @@ def test_whatever_a_handler_raises_is_an_answer(message, error, atomic):
     ],
     ids=["complete", "abandon", "reject"],
 )
-@pytest.mark.parametrize("atomic", [False, True])
-def test_a_handler_may_settle_its_message_itself(message, settle, state, atomic):
-    finished = run(settle, message, atomic=atomic)
+@each_flavour
+def test_handler_may_settle_its_message_itself(message, settle, state, flavour):
+    result = run(settle, message, flavour)
 
-    assert (finished.error, finished.settled) == (None, True)
+    assert (result.error, result.settled) == (None, True)
     assert state_of(message) == state
 
 
-def test_what_a_handler_raises_after_settling_is_still_told(message):
+@each_flavour
+def test_error_after_the_settle_is_returned_with_what_stays_settled(message, flavour):
     def complete_and_fail(message):
+        work(message)
         message.complete()
         raise ValueError
 
-    finished = run(complete_and_fail, message)
+    result = run(complete_and_fail, message, flavour)
 
-    assert isinstance(finished.error, ValueError)
-    assert finished.settled
+    assert isinstance(result.error, ValueError)
+    assert result.settled == was_done() == ("atomic" not in flavour)
+    assert state_of(message) == ("locked" if "atomic" in flavour else "gone")
 
 
 # Atomic handlers
 
 
-def test_effects_and_completion_commit_together(message):
-    finished = run_atomic(work, message)
-
-    assert (finished.error, finished.settled) == (None, True)
-    assert was_done()
-    assert state_of(message) == "gone"
-
-
-def test_the_completion_is_not_seen_before_the_effects(message):
-    seen = []
-
-    def work_and_look(message):
-        work(message)
-        message.complete()
-        with closing(sqlite3.connect(connection.settings_dict["NAME"])) as other:
-            seen.extend(other.execute("SELECT state FROM mqlite_messages").fetchall())
-
-    run_atomic(work_and_look, message)
-
-    assert seen == [("locked",)]
-    assert was_done()
-
-
-@pytest.mark.parametrize("completes", [False, True], ids=["before", "after its own completion"])
-def test_an_atomic_handler_that_raises_has_done_nothing(message, completes):
-    def work_and_fail(message):
-        work(message)
-        if completes:
-            message.complete()
-        raise ValueError
-
-    finished = run_atomic(work_and_fail, message)
-
-    assert isinstance(finished.error, ValueError)
-    assert not finished.settled
-    assert not was_done()
-    assert state_of(message) == "locked"
-
-
-def test_lease_lost_in_an_atomic_handler_rolls_back_its_effects(message, queue, clock):
-    def work_too_long(message):
-        work(message)
-        clock.advance(queue.lock_duration)
-
-    finished = run_atomic(work_too_long, message)
-
-    assert isinstance(finished.error, LockLost)
-    assert not finished.settled
-    assert not was_done()
-
-
-def test_a_swallowed_database_error_does_not_commit_half_of_the_work(message):
-    def work_badly(message):
+def test_suppressed_database_error_rolls_back_an_atomic_handler(message):
+    def suppress_error(message):
         work(message)
         with contextlib.suppress(IntegrityError):
             work(message)  # the name is unique
 
-    finished = run_atomic(work_badly, message)
+    result = run(suppress_error, message, "atomic")
 
-    assert isinstance(finished.error, transaction.TransactionManagementError)
+    assert isinstance(result.error, transaction.TransactionManagementError)
     assert not was_done()
     assert state_of(message) == "locked"
 
 
-def test_a_hook_that_fails_after_the_commit_undoes_nothing(message):
+def test_on_commit_hook_that_fails_undoes_nothing(message):
     def fail():
         raise ValueError
 
@@ -169,10 +137,10 @@ def test_a_hook_that_fails_after_the_commit_undoes_nothing(message):
         work(message)
         transaction.on_commit(fail)
 
-    finished = run_atomic(work_with_a_hook, message)
+    result = run(work_with_a_hook, message, "atomic")
 
-    assert isinstance(finished.error, ValueError)
-    assert finished.settled
+    assert isinstance(result.error, ValueError)
+    assert result.settled
     assert was_done()
     assert state_of(message) == "gone"
 
@@ -180,169 +148,74 @@ def test_a_hook_that_fails_after_the_commit_undoes_nothing(message):
 def test_atomic_handler_starts_with_the_write_lock_in_every_mode(message, monkeypatch):
     connection.ensure_connection()
     monkeypatch.setattr(connections["default"], "transaction_mode", "DEFERRED")
-    refused = []
 
-    def look_around(message):
-        with closing(sqlite3.connect(connection.settings_dict["NAME"], timeout=0)) as other:
-            with pytest.raises(sqlite3.OperationalError, match="locked") as error:
-                other.execute("BEGIN IMMEDIATE")
-            refused.append(error)
+    def begin(message):
+        with (
+            another_connection() as other,
+            pytest.raises(sqlite3.OperationalError, match="locked"),
+        ):
+            other.execute("BEGIN IMMEDIATE")
+        work(message)
 
-    finished = run_atomic(look_around, message)
+    result = run(begin, message, "atomic")
 
-    assert finished.error is None
-    assert refused
+    assert result.error is None
+    assert was_done()
     assert connection.transaction_mode == "DEFERRED"
-
-
-# Coroutines
-
-
-def test_a_coroutine_runs_to_its_end(message):
-    async def work_async(message):
-        await asyncio.sleep(0)
-        await Group.objects.acreate(name="effect")
-
-    finished = run(work_async, message)
-
-    assert (finished.error, finished.settled) == (None, False)
-    assert was_done()
-
-
-@pytest.mark.parametrize(
-    "error", [ValueError(), Reject("Broken"), SystemExit(3), KeyboardInterrupt()], ids=repr
-)
-def test_whatever_a_coroutine_raises_is_an_answer(message, error):
-    async def fail(message):
-        await asyncio.sleep(0)
-        raise error
-
-    finished = run(fail, message)
-
-    assert type(finished.error) is type(error)
-    assert not finished.settled
-
-
-def test_a_function_that_returns_a_coroutine_is_waited_for(message):
-    async def work_async(message):
-        await Group.objects.acreate(name="effect")
-
-    def decorated(message):
-        return work_async(message)
-
-    finished = run(decorated, message)
-
-    assert finished.error is None
-    assert was_done()
-
-
-def test_a_coroutine_can_be_atomic(message):
-    async def work_and_fail(message):
-        await Group.objects.acreate(name="effect")
-        raise ValueError
-
-    finished = run_atomic(work_and_fail, message)
-
-    assert isinstance(finished.error, ValueError)
-    assert not was_done()
 
 
 # Connections
 
 
-def test_a_sqlite_connection_is_kept_for_the_next_message(message):
+def swallow_an_error(message):
+    with pytest.raises(OperationalError), connection.cursor() as cursor:
+        cursor.execute("SELECT nothing FROM nowhere")
+
+
+@pytest.mark.parametrize(("act", "is_kept"), [(work, True), (swallow_an_error, False)])
+def test_connection_without_errors_is_kept_for_the_next_message(message, act, is_kept):
     connection.ensure_connection()
     opened = connection.connection
 
-    run(work, message)
+    run(act, message)
 
-    assert connection.connection is opened
-
-
-def test_a_connection_that_had_an_error_is_closed(message):
-    def swallow_an_error(message):
-        with pytest.raises(OperationalError), connection.cursor() as cursor:
-            cursor.execute("SELECT nothing FROM nowhere")
-
-    connection.ensure_connection()
-    opened = connection.connection
-
-    run(swallow_an_error, message)
-
-    assert connection.connection is not opened
+    assert (connection.connection is opened) == is_kept
 
 
-def leave_a_transaction_open(message):
-    transaction.atomic().__enter__()
-    work(message)
+class Connections(dict):
+    def all(self, initialized_only):
+        return list(self.values())
 
 
-def turn_autocommit_off(message):
-    transaction.set_autocommit(False)
-    work(message)
+def fail():
+    raise ValueError
 
 
-@pytest.mark.parametrize("leave", [leave_a_transaction_open, turn_autocommit_off])
-def test_what_a_handler_leaves_open_is_rolled_back_and_spoils_nothing(message, queue, leave):
-    run(leave, message)
-
-    assert not was_done()
-    run(work, enqueue_and_claim(queue))
-    with closing(sqlite3.connect(connections["default"].settings_dict["NAME"])) as other:
-        assert other.execute("SELECT name FROM auth_group").fetchall() == [("effect",)]
-
-
-def stub_connections(monkeypatch, *stubs):
-    monkeypatch.setattr(
-        executor, "connections", SimpleNamespace(all=lambda initialized_only: list(stubs))
-    )
-
-
-def test_a_connection_to_another_database_follows_djangos_rule(message, monkeypatch):
+@pytest.mark.parametrize("fails", [False, True])
+def test_connection_to_another_vendor_follows_djangos_rule(message, monkeypatch, caplog, fails):
     closed = []
     other = SimpleNamespace(
-        vendor="postgresql",
-        queries_log=[],
-        in_atomic_block=False,
-        close_if_unusable_or_obsolete=lambda: closed.append(True),
-    )
-    stub_connections(monkeypatch, other)
-
-    run(work, message)
-
-    assert closed == [True]
-
-
-def test_thread_survives_a_connection_that_cannot_be_closed(message, monkeypatch, caplog):
-    def fail():
-        raise ValueError
-
-    class Connections(dict):
-        def all(self, initialized_only):
-            return list(self.values())
-
-    broken = SimpleNamespace(
         alias="other",
         vendor="postgresql",
         queries_log=[],
         in_atomic_block=False,
-        close_if_unusable_or_obsolete=fail,
+        close_if_unusable_or_obsolete=fail if fails else lambda: closed.append(True),
     )
-    found = Connections(other=broken)
-    monkeypatch.setattr(executor, "connections", found)
+    by_alias = Connections(other=other)
+    monkeypatch.setattr(executor, "connections", by_alias)
 
-    finished = run(work, message)
+    result = run(work, message)
 
-    assert finished.error is None
-    assert found == {}
-    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert result.error is None
+    assert (closed, list(by_alias)) == (([], []) if fails else ([True], ["other"]))
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * fails
 
 
-def test_the_query_log_of_one_message_does_not_reach_the_next(message):
+def test_query_log_of_a_message_does_not_reach_the_next(message):
     query = {"sql": "SELECT 1", "time": "0"}
-    seen = []
+    lengths = []
 
     run(lambda message: connection.queries_log.append(query), message)
-    run(lambda message: seen.append(len(connection.queries_log)), message)
+    run(lambda message: lengths.append(len(connection.queries_log)), message)
 
-    assert seen == [0]
+    assert lengths == [0]

@@ -1,4 +1,4 @@
-"""Handlers and tasks that start processes: theirs are not the worker, and behave as anywhere."""
+"""Processes that handlers and tasks start behave as they do outside of a worker."""
 
 import multiprocessing
 import os
@@ -8,8 +8,8 @@ import pytest
 from django.test import override_settings
 
 from django_mqlite import enqueue
-from tests.support.forking_app import FORKING, QUEUES, tasks
 from tests.support.waiting import wait_until
+from tests.support.worker_app import tasks
 from tests.support.workers import WorkerRouter
 
 pytestmark = pytest.mark.skipif(
@@ -47,47 +47,38 @@ IN_POOL_THREAD = {way: code for way, code in EXPECTED.items() if way.startswith(
 """Python cannot end a multiprocessing child that a thread of a ThreadPoolExecutor forked."""
 
 FLAVOURS = {
-    "plain": partial(enqueue, "fork"),
-    "atomic": partial(enqueue, "fork-atomic"),
-    "async": partial(enqueue, "fork-async"),
-    "thread of async": partial(enqueue, "fork-thread"),
-    "asyncio's thread": partial(enqueue, "fork-to-thread"),
-    "task": tasks.fork.enqueue,
-    "async task": tasks.fork_in_a_loop.enqueue,
+    "plain": (partial(enqueue, "fork-plain"), EXPECTED),
+    "atomic": (partial(enqueue, "fork-atomic"), EXPECTED),
+    "async": (partial(enqueue, "fork-async"), EXPECTED | IN_COROUTINE),
+    "thread of async": (partial(enqueue, "fork-thread"), IN_POOL_THREAD),
+    "asyncio's thread": (partial(enqueue, "fork-to-thread"), IN_POOL_THREAD),
+    "task": (tasks.fork.enqueue, EXPECTED),
+    "async task": (tasks.fork_in_a_loop.enqueue, EXPECTED | IN_COROUTINE),
 }
-
-
-@pytest.fixture(autouse=True)
-def into_the_workers_database(database):
-    for queue in QUEUES:
-        database.queue(queue)
-    with override_settings(DATABASE_ROUTERS=[WorkerRouter()]):
-        yield
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("start", ["--threads=3", "--processes=2"])
 def test_processes_started_by_handlers_behave_as_anywhere(database, start, flavour):
-    expected = {**EXPECTED, **IN_COROUTINE} if "async" in flavour else EXPECTED
-    if "thread" in flavour:
-        expected = IN_POOL_THREAD
-    bystander = {"outcome": database.file("doubled"), "until": database.file("end")}
-    enqueue("stand-by", bystander)
-    for way in expected:
-        FLAVOURS[flavour]({"way": way, "outcome": database.file(way)})
-
-    worker = database.start(start, **FORKING)
-    wait_until((database.beside / "doubled.ready").exists, "the other handler to run")
+    enqueue_flavour, expected = FLAVOURS[flavour]
     outcomes = {way: database.beside / way for way in expected}
+    database.enqueue("stand-by", {"outcome": database.file("copy"), "until": database.file("end")})
+    with override_settings(DATABASE_ROUTERS=[WorkerRouter()]):
+        for way in expected:
+            enqueue_flavour({"way": way, "outcome": database.file(way)})
+
+    worker = database.start(start)
+    wait_until((database.beside / "copy.ready").exists, "the other handler to run")
     wait_until(
         lambda: all(file.exists() for file in outcomes.values()), "the processes to end", seconds=60
     )
 
-    found = {way: file.read_text() for way, file in outcomes.items()}
-    assert found == {way: repr(outcome) for way, outcome in expected.items()}
-    assert not (database.beside / "doubled").exists()
+    assert {way: file.read_text() for way, file in outcomes.items()} == {
+        way: repr(outcome) for way, outcome in expected.items()
+    }
+    assert not (database.beside / "copy").exists(), "a child continued as a second worker"
     (database.beside / "end").touch()
-    wait_until(lambda: database.left() == 0, "the messages to be settled")
+    database.wait_empty()
     worker.terminate()
     assert worker.exit_code() == 0, worker.output
     assert " is lost" not in worker.output

@@ -1,265 +1,287 @@
-"""Code of the project runs under a guard wherever a worker calls it, and stops nobody."""
+"""Code of the project that raises anything, anywhere, fails only its own delivery."""
 
 import asyncio
 import ctypes
 import logging
 import threading
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
+from django.db import connection
 from django.db.models.signals import post_init
 
-from django_mqlite import enqueue, enqueue_many, handler, handlers, signals
-from django_mqlite.handlers import Handler
+from django_mqlite import Reject, enqueue, enqueue_many, handler, handlers, signals
+from django_mqlite.logs import current_message
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.testing import drain
 from django_mqlite.worker import executor
-from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import run_worker_process
 from django_mqlite.worker.shutdown import Shutdown
 from tests.integration.tasks import calls
 from tests.support.odd_errors import ODD_ERRORS, DelayRaises, TextInterrupts
-from tests.support.verbs import row_of, state_of
+from tests.support.steps import TASKS, Work, run_handler, work
+from tests.support.verbs import enqueue_and_claim, row_of, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-
-def work(function, *, threads=2, atomic=False, stop=None, **options):
-    """A burst of a worker of one process."""
-    worker = WorkerOptions(
-        using="default", queues=("jobs",), burst=True, threads=threads, **options
-    )
-    of_queue = {"jobs": Handler(queue="jobs", function=function, atomic=atomic)}
-    return run_worker_process(worker, of_queue, stop or Shutdown())
+ASYNC = ("async", "async task")
+each_flavour = pytest.mark.parametrize("flavour", ["plain", "atomic", "async", *TASKS])
 
 
 @pytest.fixture
 def jobs(make_queue):
-    return make_queue("jobs", max_delivery_count=1)
+    return make_queue("jobs", max_delivery_count=1, retain_completed=3_600)
+
+
+def for_flavour(flavour, act):
+    """Return the function, as a coroutine for an async flavour."""
+
+    async def act_async(message):
+        await asyncio.sleep(0)
+        return act(message)
+
+    return act_async if flavour in ASYNC else act
+
+
+class Deliveries:
+    """Two deliveries of the flavour, of which the bad one raises the error."""
+
+    def __init__(self, flavour, raise_error):
+        def act(message):
+            if current_message.get().id == self.bad:
+                return raise_error()
+            return None
+
+        self.work = Work(flavour, for_flavour(flavour, act))
+        self.bad, self.good = self.work.enqueue(), self.work.enqueue()
+
+    def run(self):
+        assert self.work.run(threads=2).code == 0
+
+    def error_of_bad(self):
+        """Return the only error of the bad delivery; check that the good one is completed."""
+        assert Message.objects.get(pk=self.good).state == "completed"
+        letter = DeadLetter.objects.get()
+        assert letter.pk == self.bad
+        (error,) = letter.errors
+        assert "HandlerThreadDied" not in error["class"]
+        return error
 
 
 def raising(error):
-    """A handler of messages that are to fail and of those that are not."""
+    """Return a function that raises an error of this class."""
 
-    def handle(message):
-        if message.data == "bad":
-            raise error()
+    def fail(*arguments, **facts):
+        raise error()
 
-    return handle
-
-
-def raising_async(error):
-    async def handle(message):
-        await asyncio.sleep(0)
-        raising(error)(message)
-
-    return handle
-
-
-def enqueue_pair():
-    return enqueue("jobs", "bad"), enqueue("jobs", "good")
-
-
-def assert_bad_failed_and_good_is_done(bad, good):
-    """By its own error: that its thread died of it would be noticed, too."""
-    row = row_of(bad)
-    assert row["state"] == "dead_lettered"
-    assert len(row["errors"]) == 1
-    assert "HandlerThreadDied" not in row["errors"][0]["class"]
-    assert state_of(good) == "gone"
+    return fail
 
 
 # Errors
 
 
 @pytest.mark.parametrize("error", ODD_ERRORS)
-@pytest.mark.parametrize("flavour", ["plain", "atomic", "async"])
-def test_an_odd_error_fails_its_own_delivery_only(jobs, error, flavour):
-    make = raising_async if flavour == "async" else raising
-    bad, good = enqueue_pair()
+@each_flavour
+def test_odd_error_fails_only_its_own_delivery(jobs, error, flavour):
+    deliveries = Deliveries(flavour, raising(error))
 
-    assert work(make(error), atomic=flavour == "atomic").code == 0
+    deliveries.run()
 
-    assert_bad_failed_and_good_is_done(bad, good)
-
-
-@pytest.mark.parametrize("error", ODD_ERRORS)
-@pytest.mark.parametrize("name", ["raise_odd", "raise_odd_async"])
-def test_an_odd_error_of_a_task_fails_its_own_delivery_only(make_queue, error, name):
-    make_queue("default", max_delivery_count=1)
-    getattr(calls, name).enqueue(error.__name__)
-    calls.note.enqueue()
-    worker = WorkerOptions(using="default", queues=("default",), burst=True, threads=2)
-
-    assert run_worker_process(worker, {}, Shutdown()).code == 0
-
-    assert sorted(Message.objects.values_list("state", flat=True)) == ["completed", "dead_lettered"]
+    deliveries.error_of_bad()
 
 
 @pytest.mark.parametrize(
-    # With drain() a KeyboardInterrupt may be that of who runs the tests.
+    # With drain() a KeyboardInterrupt may be that of the person who runs the tests.
     "error",
     [error for error in ODD_ERRORS if error not in (DelayRaises, TextInterrupts)],
 )
-def test_an_odd_error_in_drain_fails_its_own_delivery_only(jobs, error, monkeypatch):
+def test_odd_error_in_drain_fails_only_its_own_delivery(jobs, error, monkeypatch):
     monkeypatch.setattr(handlers, "_handlers", {})
-    handler("jobs")(raising(error))
-    bad, good = enqueue_pair()
+    handler("jobs")(lambda message: raising(error)() if message.data == "bad" else None)
+    bad, good = enqueue_many("jobs", ["bad", "good"])
 
     drain()
 
-    assert_bad_failed_and_good_is_done(bad, good)
+    assert [state_of(bad), state_of(good)] == ["dead_lettered", "completed"]
 
 
-# What is called after the commit
+class TextNotes(Exception):
+    """Notes whether its text was read in a transaction."""
+
+    def __init__(self):
+        self.transactions = []
+
+    def __str__(self):
+        self.transactions.append(connection.in_atomic_block)
+        return "a text"
+
+
+@pytest.mark.parametrize(
+    "settle",
+    [
+        lambda message, error: message.abandon(error=error),
+        lambda message, error: message.reject("Broken", error),
+        lambda message, error: message.reject(error),
+        lambda message, error: message.reject("Broken", error=error),
+    ],
+    ids=["abandon", "description", "reason", "reject"],
+)
+def test_verb_reads_an_errors_text_outside_its_transaction(queue, settle):
+    """The text is code of the project; no writer waits for it."""
+    error = TextNotes()
+
+    settle(enqueue_and_claim("jobs"), error)
+
+    assert set(error.transactions) == {False}
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda error: error, lambda error: Reject("Broken", error)], ids=["error", "reject"]
+)
+def test_worker_reads_an_errors_text_outside_its_transactions(queue, wrap):
+    error = TextNotes()
+    Message.objects.enqueue("jobs", None)
+
+    run_handler(raising(lambda: wrap(error)))
+
+    assert set(error.transactions) == {False}
+
+
+def test_reject_with_an_unreadable_description_settles_the_message(queue):
+    class Unreadable:
+        __str__ = raising(RuntimeError)
+
+    enqueue_and_claim("jobs").reject("Broken", Unreadable())
+
+    assert "RuntimeError" in DeadLetter.objects.get().dead_letter_description
+
+
+# Receivers, log handlers and messages
 
 
 @contextmanager
-def listening(signal, receiver):
-    signal.connect(receiver)
+def connected(signal, receiver, **options):
+    signal.connect(receiver, **options)
     try:
         yield
     finally:
-        signal.disconnect(receiver)
+        signal.disconnect(receiver, **options)
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, asyncio.CancelledError])
 @pytest.mark.parametrize(
     "signal", [signals.message_completed, signals.message_dead_lettered, signals.message_abandoned]
 )
-def test_a_receiver_that_raises_stops_nobody(jobs, error, signal):
-    def receive(**facts):
-        raise error
-
-    messages = [*enqueue_pair(), enqueue("jobs", "good", max_delivery_count=2)]
+def test_receiver_that_raises_fails_no_delivery(jobs, error, signal):
+    bad, good = enqueue_many("jobs", ["bad", "good"])
+    twice = enqueue("jobs", "twice", max_delivery_count=2)
+    receiver = raising(error)
 
     def handle(message):
-        if message.max_delivery_count == 2 and message.delivery_count == 1:
+        if message.data == "twice" and message.delivery_count == 1:
             message.abandon(delay=0)
         elif message.data == "bad":
             raise RuntimeError
 
-    with listening(signal, receive):
-        assert work(handle).code == 0
+    with connected(signal, receiver):
+        assert run_handler(handle, threads=2).code == 0
 
-    assert [state_of(message) for message in messages] == ["dead_lettered", "gone", "gone"]
-
-
-class Broken(logging.Handler):
-    """A handler of logs that raises instead of calling handleError()."""
-
-    error: type[BaseException]
-
-    def emit(self, record):
-        raise self.error
+    states = [state_of(message) for message in (bad, good, twice)]
+    assert states == ["dead_lettered", "completed", "completed"]
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
 @pytest.mark.parametrize("name", ["django_mqlite", ""])
-def test_a_log_handler_that_raises_stops_nobody(jobs, error, name, capsys):
-    """At the root it breaks Django's own report of a receiver that raises as well."""
-    broken = Broken()
-    broken.error = error
-
-    def receive(**facts):
-        raise ValueError
-
-    bad, good = enqueue_pair()
+def test_log_handler_that_raises_fails_no_delivery(jobs, error, name, capsys):
+    """At the root logger it also breaks Django's report of a receiver that raises."""
+    broken = logging.Handler()
+    broken.emit = raising(error)
+    receiver = raising(ValueError)
+    deliveries = Deliveries("plain", raising(RuntimeError))
     logger = logging.getLogger(name)
     logger.addHandler(broken)
     try:
-        with listening(signals.message_completed, receive):
-            assert work(raising(RuntimeError)).code == 0
+        with connected(signals.message_completed, receiver):
+            deliveries.run()
     finally:
         logger.removeHandler(broken)
 
-    assert_bad_failed_and_good_is_done(bad, good)
+    deliveries.error_of_bad()
     assert f"a log handler raised {error.__name__}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
 @pytest.mark.parametrize("flavour", ["plain", "atomic", "async"])
-def test_a_message_that_cannot_be_read_fails_and_the_others_are_handled(jobs, error, flavour):
+def test_unreadable_message_fails_and_the_others_are_handled(jobs, error, flavour):
     def refuse(sender, instance, **facts):
-        if bytes(instance.body) == b"bad" and instance.claimed_token is None:
+        if instance.pk == deliveries.bad and instance.claimed_token is None:
             raise error("unreadable")
 
-    bad, good = enqueue_pair()
-    make = raising_async if flavour == "async" else raising
-    post_init.connect(refuse, sender=Message)
-    try:
-        assert work(make(AssertionError), atomic=flavour == "atomic").code == 0
-    finally:
-        post_init.disconnect(refuse, sender=Message)
+    deliveries = Deliveries(flavour, raising(AssertionError))
 
-    assert_bad_failed_and_good_is_done(bad, good)
-    assert row_of(bad)["errors"][0]["message"] == "unreadable"
+    with connected(post_init, refuse, sender=Message):
+        deliveries.run()
+
+    assert deliveries.error_of_bad()["message"] == "unreadable"
 
 
-# Threads and loops that die
+# Threads that die
 
 
 def kill(thread: threading.Thread) -> None:
-    """Raise SystemExit in the thread, as libraries do that give threads a timeout."""
+    """Raise SystemExit in the thread, as libraries do to enforce a timeout."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
     )
 
 
-def handler_threads() -> list[threading.Thread]:
-    named = [t for t in threading.enumerate() if t.name.startswith("mqlite-handler")]
-    return [thread for thread in named if thread is not threading.current_thread()]
-
-
 @pytest.fixture
 def quiet(monkeypatch):
-    """Threads may die."""
+    """Threads may die without a report."""
     monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
 
 
 @pytest.mark.usefixtures("quiet")
-def test_idle_threads_that_are_killed_are_replaced_and_cost_no_delivery(make_queue):
-    make_queue("jobs", max_delivery_count=1)
+def test_killed_idle_threads_are_replaced_and_cost_no_delivery(jobs):
     messages = enqueue_many("jobs", range(20))
     killed = []
 
     def handle(message):
-        if message.data == 0:
-            for thread in handler_threads():
+        for thread in threading.enumerate() if message.data == 0 else ():
+            is_handler = thread.name.startswith("mqlite-handler")
+            if is_handler and thread is not threading.current_thread():
                 kill(thread)
                 killed.append(thread)
 
-    assert work(handle, threads=2).code == 0
+    assert run_handler(handle, threads=2).code == 0
 
     assert killed
-    assert {state_of(message) for message in messages} == {"gone"}
+    assert {state_of(message) for message in messages} == {"completed"}
 
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_thread_that_dies_fails_its_delivery_and_is_replaced(jobs, threads, monkeypatch):
-    """In the worker's own code, after the handler: where no `except` of a delivery is."""
-    tidy = executor.clean_up_connections
+    """It dies in the worker's own code, after the handler, where no delivery catches errors."""
+    clean_up = executor.clean_up_connections
+    is_bad = [False, False, True]
 
     def die():
-        if bad_runs.pop():
+        if is_bad.pop():
             raise SystemExit
-        return tidy()
+        return clean_up()
 
-    bad_runs = [False, False, True]
     monkeypatch.setattr(executor, "clean_up_connections", die)
     messages = enqueue_many("jobs", range(3))
 
-    assert work(lambda message: None, threads=threads).code == 0
+    assert run_handler(lambda message: None, threads=threads).code == 0
 
     states = sorted(state_of(message) for message in messages)
-    assert states == ["dead_lettered", "gone", "gone"]
-    (letter,) = DeadLetter.objects.all()
+    assert states == ["completed", "completed", "dead_lettered"]
+    letter = DeadLetter.objects.get()
     assert letter.errors[0]["class"] == "django_mqlite.exceptions.HandlerThreadDied"
 
 
-# What a handler does to the event loop
+# Coroutines that disturb the event loop
 
 
 async def exit_at_once(error):
@@ -320,7 +342,7 @@ RETURNING = [exit_in_lost_task, exit_in_callback, stop_loop, refuse_tasks]
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
 @pytest.mark.parametrize("disturb", [*FAILING, *RETURNING], ids=lambda disturb: disturb.__name__)
 def test_handler_that_disturbs_the_loop_ends_alone(jobs, disturb, error):
-    neighbour, guilty, later = (enqueue("jobs", data) for data in ("wait", "bad", "good"))
+    neighbour, guilty, later = enqueue_many("jobs", ["wait", "bad", "good"])
     is_over = asyncio.Event()
 
     async def handle(message):
@@ -332,16 +354,15 @@ def test_handler_that_disturbs_the_loop_ends_alone(jobs, disturb, error):
         else:
             is_over.set()
 
-    assert work(handle, threads=2).code == 0
+    assert run_handler(handle, threads=2).code == 0
 
-    assert [state_of(neighbour), state_of(later)] == ["gone", "gone"]
+    assert [state_of(neighbour), state_of(later)] == ["completed", "completed"]
     errors = [(letter.pk, letter.errors[0]["class"]) for letter in DeadLetter.objects.all()]
     assert errors == ([(guilty.pk, f"builtins.{error.__name__}")] if disturb in FAILING else [])
 
 
 @pytest.mark.usefixtures("quiet")
-def test_loop_that_cannot_go_on_ends_the_worker_with_a_failure(make_queue):
-    make_queue("jobs")
+def test_loop_that_cannot_go_on_ends_the_worker_with_a_failure(queue):
     message = enqueue("jobs", None)
 
     async def break_the_loop(message):
@@ -350,7 +371,7 @@ def test_loop_that_cannot_go_on_ends_the_worker_with_a_failure(make_queue):
         loop.stop()
         await asyncio.sleep(60)
 
-    assert work(break_the_loop, threads=1, shutdown_timeout=0.1).code == 1
+    assert run_handler(break_the_loop, shutdown_timeout=0.1).code == 1
 
     row = row_of(message)
     assert (row["state"], row["delivery_count"], row["interruptions"]) == ("active", 0, 1)
@@ -358,21 +379,20 @@ def test_loop_that_cannot_go_on_ends_the_worker_with_a_failure(make_queue):
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("error", [SystemExit, RuntimeError])
-def test_loop_that_handlers_disturb_while_closing_is_closed(make_queue, error):
-    make_queue("jobs")
+def test_loop_that_handlers_disturb_while_closing_is_closed(queue, error):
     message = enqueue("jobs", None)
+    shutdown = Shutdown()
 
     async def refuse_and_exit(message):
         task = asyncio.create_task(asyncio.sleep(60))
         await refuse_tasks(error())
-        stop.request()
+        shutdown.request()
         try:
             await task
         finally:
-            asyncio.get_running_loop().call_soon(raising(error), SimpleNamespace(data="bad"))
+            asyncio.get_running_loop().call_soon(raising(error))
 
-    stop = Shutdown()
-    assert work(refuse_and_exit, threads=1, stop=stop, shutdown_timeout=0.1).code == 0
+    assert run_handler(refuse_and_exit, shutdown=shutdown, shutdown_timeout=0.1).code == 0
 
     assert row_of(message)["interruptions"] == 1
 
@@ -380,61 +400,53 @@ def test_loop_that_handlers_disturb_while_closing_is_closed(make_queue, error):
 # Handlers whose body has not run
 
 
-def a_generator(message):
+def a_generator():
     yield
 
 
-async def an_async_generator(message):
+async def an_async_generator():
     yield
 
 
-async def a_coroutine(message):
+async def a_coroutine():
     raise AssertionError("never awaited")
 
 
 @pytest.mark.parametrize("make", [a_generator, an_async_generator, a_coroutine])
 @pytest.mark.parametrize("flavour", ["plain", "atomic", "async"])
-def test_a_delivery_that_returns_what_has_not_run_has_failed(jobs, make, flavour):
+def test_delivery_that_returns_what_has_not_run_fails(jobs, make, flavour):
     if make is a_coroutine and flavour != "async":
         pytest.skip("a coroutine that a function returns is awaited")
-    bad = enqueue("jobs", "bad")
+    returned = []
 
-    def handle(message):
-        returned = make(message)
-        unfinished.append(returned)
-        return returned
+    def return_unfinished(message):
+        returned.append(make())
+        return returned[-1]
 
-    async def handle_async(message):
-        return handle(message)
+    handle = for_flavour(flavour, return_unfinished)
+    bad = enqueue("jobs", None)
 
-    unfinished = []
-    function = handle_async if flavour == "async" else handle
+    assert run_handler(handle, atomic=flavour == "atomic").code == 0
 
-    assert work(function, atomic=flavour == "atomic").code == 0
-
-    row = row_of(bad)
-    assert row["state"] == "dead_lettered"
-    assert row["errors"][0]["class"] == "django_mqlite.exceptions.NothingHasRun"
-    for returned in unfinished:
-        if make is a_coroutine:
-            returned.close()
+    assert row_of(bad)["errors"][0]["class"] == "django_mqlite.exceptions.NothingHasRun"
+    for value in returned if make is a_coroutine else ():
+        value.close()
 
 
 @pytest.mark.parametrize("name", ["return_a_generator", "return_a_coroutine"])
-def test_a_task_that_returns_what_has_not_run_has_failed(make_queue, name):
+def test_task_that_returns_what_has_not_run_fails(make_queue, name):
     make_queue("default", max_delivery_count=1)
     result = getattr(calls, name).enqueue()
-    worker = WorkerOptions(using="default", queues=("default",), burst=True, threads=1)
 
-    assert run_worker_process(worker, {}, Shutdown()).code == 0
+    work()
 
     result.refresh()
     assert result.errors[0].exception_class_path == "django_mqlite.exceptions.NothingHasRun"
 
 
-def test_drain_fails_what_has_not_run_as_well(jobs, monkeypatch):
+def test_delivery_in_drain_that_returns_what_has_not_run_fails(jobs, monkeypatch):
     monkeypatch.setattr(handlers, "_handlers", {})
-    handler("jobs")(lambda message: (step for step in [message]))
+    handler("jobs")(lambda message: a_generator())
     message = enqueue("jobs", None)
 
     drain()

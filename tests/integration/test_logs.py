@@ -1,4 +1,4 @@
-"""Log records of a handler say which message it was handling; bodies are in none."""
+"""Log records of a handler name its message; no record has a body."""
 
 import asyncio
 import logging
@@ -6,84 +6,59 @@ import threading
 
 import pytest
 
-from django_mqlite.handlers import Handler
+from django_mqlite import enqueue_many
 from django_mqlite.logs import CurrentMessage, MessageFilter, current_message
 from django_mqlite.models import Message
-from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import ProcessResult, run_worker_process
-from django_mqlite.worker.shutdown import Shutdown
-from tests.support.unruly_app import UNRULY
-from tests.support.waiting import wait_until
+from django_mqlite.worker.process import ProcessResult
+from tests.support.steps import run_handler
 
-SILENT = "tests.support.silent_settings"
 SECRET = "only for the handler's eyes"
 shop = logging.getLogger("shop")
 
 
 @pytest.fixture
 def records(caplog):
-    """Tells what was logged, each record through the filter, in the thread that logged it."""
+    """Return the records that were logged so far, each through the filter in its own thread."""
     caplog.set_level(logging.DEBUG)
-    caplog.handler.addFilter(found := MessageFilter())
+    caplog.handler.addFilter(message_filter := MessageFilter())
     yield lambda: caplog.records
-    caplog.handler.removeFilter(found)
+    caplog.handler.removeFilter(message_filter)
 
 
-def work_until_idle(handle) -> None:
-    options = WorkerOptions(using="default", queues=("jobs",), burst=True)
-    assert (
-        run_worker_process(options, {"jobs": Handler(queue="jobs", function=handle)}, Shutdown())
-        == ProcessResult()
-    )
-
-
-def of_the_shop(records) -> set[tuple]:
+def records_of_shop(records) -> set[tuple]:
     return {(r.getMessage(), r.queue, r.id) for r in records() if r.name == "shop"}
 
 
 @pytest.mark.django_db(transaction=True)
-def test_records_of_a_handler_in_a_thread_carry_its_message(queue, records):
-    messages = [Message.objects.enqueue("jobs", number) for number in range(5)]
+@pytest.mark.parametrize("is_async", [False, True])
+def test_record_of_a_handler_names_its_message(queue, records, is_async):
+    messages = enqueue_many("jobs", range(4))
+    together = threading.Barrier(4)
 
-    work_until_idle(lambda message: shop.info("handles %s", message.data))
-
-    expected = {(f"handles {n}", "jobs", message.pk) for n, message in enumerate(messages)}
-    assert of_the_shop(records) == expected
-
-
-@pytest.mark.django_db(transaction=True)
-def test_records_of_tasks_that_run_at_once_carry_each_its_own(queue, records):
-    messages = [Message.objects.enqueue("jobs", number) for number in range(4)]
-    running, together = [], asyncio.Event()
-
-    async def handle(message):
-        running.append(message)
-        if len(running) == len(messages):
-            together.set()
-        async with asyncio.timeout(30):
-            await together.wait()
+    def handle(message):
+        together.wait(30)
         shop.info("handles %s", message.data)
 
-    work_until_idle(handle)
+    async def handle_async(message):
+        await asyncio.to_thread(together.wait, 30)
+        shop.info("handles %s", message.data)
+
+    assert run_handler(handle_async if is_async else handle, threads=4) == ProcessResult()
 
     expected = {(f"handles {n}", "jobs", message.pk) for n, message in enumerate(messages)}
-    assert of_the_shop(records) == expected
+    assert records_of_shop(records) == expected
 
 
-def test_outside_a_handler_there_is_no_message(records):
-    shop.info("nothing to do")
+@pytest.mark.parametrize(
+    ("extra", "names"), [(None, (None, None)), ({"queue": "others", "id": 7}, ("others", 7))]
+)
+def test_record_outside_a_handler_keeps_its_own_attributes(records, extra, names):
+    shop.info("settled", extra=extra)
 
-    assert of_the_shop(records) == {("nothing to do", None, None)}
-    assert current_message.get() is None
-
-
-def test_what_a_record_says_itself_is_left_alone(records):
-    shop.info("settled", extra={"queue": "others", "id": 7})
-
-    assert of_the_shop(records) == {("settled", "others", 7)}
+    assert records_of_shop(records) == {("settled", *names)}
 
 
-def test_another_thread_knows_nothing_of_the_message():
+def test_thread_of_a_handler_does_not_inherit_the_message():
     current_message.set(CurrentMessage("jobs", 1))
     seen = []
     thread = threading.Thread(target=lambda: seen.append(current_message.get()))
@@ -95,46 +70,18 @@ def test_another_thread_knows_nothing_of_the_message():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_bodies_are_in_no_record_however_the_delivery_ends(make_queue, records):
+def test_records_of_a_worker_have_no_body(make_queue, records):
     make_queue("jobs", max_delivery_count=2, backoff_base=0)
-    for _ in range(3):
-        Message.objects.enqueue("jobs", {"secret": SECRET})
+    enqueue_many("jobs", [{"secret": SECRET}] * 3)
 
     def fail(message):
         raise RuntimeError("no")
 
-    work_until_idle(fail)
+    assert run_handler(fail) == ProcessResult()
 
-    levels = [record.levelname for record in records() if record.name.startswith("django_mqlite")]
-    assert {"INFO", "WARNING", "ERROR"} <= set(levels)
-    assert not [record for record in records() if SECRET in record.getMessage()]
-    assert not [record for record in records() if SECRET in str(record.exc_text)]
-
-
-def test_the_documented_settings_print_queue_and_id(database):
-    messages = {}
-    for queue in ("says", "says-async"):
-        database.queue(queue)
-        messages[queue] = database.enqueue(queue, {"secret": SECRET})
-
-    worker = database.start("--queues=says,says-async", "--burst", **UNRULY)
-
-    assert worker.ended_well()
-    for queue, message in messages.items():
-        assert f"shop {queue}#{message.pk} handled" in worker.output
-    assert SECRET not in worker.output
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_worker_logs_in_a_project_without_logging_settings(database, processes):
-    worker = database.start(f"--processes={processes}", DJANGO_SETTINGS_MODULE=SILENT)
-
-    wait_until(lambda: worker.output.count(" INFO worker ") == processes, "each to say it serves")
-    assert worker.output.count(" serves ") == processes
-
-
-def test_a_reaper_is_heard_as_well(database):
-    database.run("runreaper", DJANGO_SETTINGS_MODULE=SILENT).wait_said("reaper has started")
+    levels = {record.levelname for record in records() if record.name.startswith("django_mqlite")}
+    assert {"INFO", "WARNING", "ERROR"} <= levels
+    assert not [r for r in records() if SECRET in r.getMessage() or SECRET in str(r.exc_text)]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -145,10 +92,37 @@ def test_failure_is_logged_with_its_details_and_no_body(queue, caplog):
         (message,) = Message.objects.claim("jobs", worker="host:1:ab")
         message.abandon(delay=0, error="no")
 
-    failed, dead = [record for record in caplog.records if record.name == "django_mqlite"]
-    assert (failed.levelname, dead.levelname) == ("WARNING", "ERROR")
-    for delivery, record in enumerate((failed, dead), 1):
+    failure, dead_letter = [record for record in caplog.records if record.name == "django_mqlite"]
+    assert (failure.levelname, dead_letter.levelname) == ("WARNING", "ERROR")
+    for delivery, record in enumerate((failure, dead_letter), 1):
         assert (record.queue, record.id) == ("jobs", message.pk)
         assert (record.subject, record.worker) == ("a letter", "host:1:ab")
         assert record.delivery == delivery
         assert SECRET not in repr(vars(record))
+
+
+def test_documented_logging_settings_print_queue_and_id(database):
+    messages = [database.enqueue(queue, {"secret": SECRET}) for queue in ("says", "says-async")]
+
+    worker = database.start("--queues=says,says-async", "--burst")
+
+    assert worker.ended_well()
+    for message in messages:
+        assert f"shop {message.queue}#{message.pk} handled" in worker.output
+    assert SECRET not in worker.output
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "count"),
+    [
+        (["runworker"], " INFO worker ", 1),
+        (["runworker", "--processes=2"], " INFO worker ", 2),
+        (["runreaper"], "reaper has started", 1),
+    ],
+    ids=str,
+)
+def test_commands_log_in_a_project_without_logging_settings(database, command, text, count):
+    worker = database.run(*command, MQLITE_TEST_NO_LOGGING="1")
+
+    worker.wait_said(text, count)
+    assert worker.output.count(" serves ") == (count if "runworker" in command else 0)

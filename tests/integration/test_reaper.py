@@ -1,4 +1,4 @@
-"""The reaper: looks when the next thing is due, sweeps, rests."""
+"""The reaper polls when the next message is due, sweeps, and waits."""
 
 from datetime import timedelta
 from io import StringIO
@@ -10,16 +10,18 @@ from django.test.utils import CaptureQueriesContext
 
 from django_mqlite.models import Message
 from django_mqlite.verbs.workers import registered_workers
-from django_mqlite.worker import reaper as reapers
-from django_mqlite.worker import reaper as sweeps
+from django_mqlite.worker import reaper as reaper_module
 from django_mqlite.worker.database_errors import FIRST_RETRY_DELAY
 from django_mqlite.worker.reaper import (
     BATCH_PAUSE,
+    HOUSEKEEPING,
     MAX_POLL_INTERVAL,
     STANDALONE_POLL_INTERVAL,
+    URGENT,
     Reaper,
+    run_all,
+    run_round,
 )
-from django_mqlite.worker.shutdown import Shutdown
 from tests.support.verbs import enqueue_and_claim, state_of
 
 
@@ -30,8 +32,7 @@ def reaper():
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(sweeps, "BATCH", 2)
-    monkeypatch.setattr(reapers, "BATCH", 2)
+    monkeypatch.setattr(reaper_module, "BATCH", 2)
 
 
 def schedule(queue, delay, count=1):
@@ -48,169 +49,134 @@ def states(messages):
     return [state_of(message) for message in messages]
 
 
-def test_reaper_without_due_work_reads_and_waits(reaper, queue):
+def test_reaper_without_due_messages_reads_and_waits(reaper, queue):
     with CaptureQueriesContext(connection) as captured:
         assert reaper.poll() == MAX_POLL_INTERVAL
-
     assert {query["sql"].split()[0] for query in captured} == {"SELECT"}
-
-
-def test_housekeeping_is_not_done_at_every_look(reaper, queue):
-    reaper.poll()
 
     with CaptureQueriesContext(connection) as captured:
         reaper.poll()
-
-    assert len(captured) == 1
-
-
-def test_reaper_waits_until_the_next_due_time(reaper, queue):
-    schedule(queue, 0.25)
-
-    assert reaper.poll() == 0.25
+    assert len(captured) == 1, "housekeeping is not due at every poll"
 
 
-def test_reaper_waits_a_second_at_most_to_notice_clock_steps(reaper, queue, clock):
-    (message,) = schedule(queue, 3_600)
-    assert reaper.poll() == MAX_POLL_INTERVAL
+@pytest.mark.parametrize(("delay", "seconds"), [(0.25, 0.25), (3_600, MAX_POLL_INTERVAL)])
+def test_reaper_waits_until_the_next_due_time(reaper, queue, clock, delay, seconds):
+    """It waits a second at most, because the clock may be set."""
+    (message,) = schedule(queue, delay)
+    assert reaper.poll() == seconds
 
-    clock.advance(timedelta(hours=1))
+    clock.advance(delay)
     reaper.poll()
 
     assert state_of(message) == "active"
 
 
-def test_what_is_due_is_claimable_and_what_is_not_stays(reaper, queue, clock):
+def test_due_message_is_activated_and_an_early_one_is_not(reaper, queue, clock):
     due, early = schedule(queue, 1) + schedule(queue, 1.5)
     clock.advance(1)
 
-    rest = reaper.poll()
+    seconds = reaper.poll()
 
     assert states([due, early]) == ["active", "scheduled"]
-    assert rest == 0.5
+    assert seconds == 0.5
 
 
-def test_a_lease_that_ran_out_ends(reaper, queue, clock):
-    (message,) = expire(queue, clock, 1)
-
-    assert reaper.poll() == MAX_POLL_INTERVAL
-
-    assert state_of(message) == "active"
-
-
-def test_a_lease_that_holds_is_left_alone(reaper, queue, clock):
+@pytest.mark.parametrize(
+    ("left", "state", "seconds"), [(0, "active", MAX_POLL_INTERVAL), (1, "locked", 0.001)]
+)
+def test_lease_ends_when_its_time_is_over(reaper, queue, clock, left, state, seconds):
     message = enqueue_and_claim(queue)
-    clock.advance(queue.lock_duration - timedelta(milliseconds=1))
+    clock.advance(queue.lock_duration - timedelta(milliseconds=left))
 
-    rest = reaper.poll()
+    assert reaper.poll() == seconds
 
-    assert state_of(message) == "locked"
-    assert rest == 0.001
+    assert state_of(message) == state
 
 
-def test_a_full_batch_is_followed_by_another_after_a_gap_for_other_writers(
-    reaper, queue, clock, small_batches
-):
+@pytest.mark.usefixtures("small_batches")
+def test_full_batch_is_followed_by_another_after_a_pause_for_writers(reaper, queue, clock):
     messages = expire(queue, clock, 5)
 
-    rests = [reaper.poll() for _ in range(3)]
+    seconds = [reaper.poll() for _ in range(3)]
 
-    assert rests == [BATCH_PAUSE, BATCH_PAUSE, MAX_POLL_INTERVAL]
+    assert seconds == [BATCH_PAUSE, BATCH_PAUSE, MAX_POLL_INTERVAL]
     assert states(messages) == ["active"] * 5
 
 
-def test_each_batch_is_a_transaction_of_its_own(queue, clock, small_batches):
+@pytest.mark.usefixtures("small_batches")
+def test_each_batch_is_a_transaction_of_its_own(queue, clock):
     expire(queue, clock, 3)
-    released = {"leases released": sweeps.URGENT["leases released"]}
+    sweeps = {"leases released": URGENT["leases released"]}
 
     with CaptureQueriesContext(connection) as captured:
-        sweeps.run_round(released, "default")
-        sweeps.run_round(released, "default")
+        run_round(sweeps, "default")
+        run_round(sweeps, "default")
 
     begun = [query for query in captured if query["sql"].startswith("SAVEPOINT")]
     assert len(begun) == 2
 
 
-def test_all_that_is_due_is_swept_and_counted(queue, clock, small_batches):
+@pytest.mark.usefixtures("small_batches")
+def test_run_all_sweeps_and_counts_everything_due(queue, clock):
     schedule(queue, 1, count=3)
     expire(queue, clock, 5)
-    nothing = dict.fromkeys([*sweeps.URGENT, *sweeps.HOUSEKEEPING], 0)
+    nothing = dict.fromkeys([*URGENT, *HOUSEKEEPING], 0)
 
-    swept = sweeps.run_all("default")
+    swept = run_all("default")
 
     assert swept == {**nothing, "leases released": 5, "schedules activated": 3}
-    assert sweeps.run_all("default") == nothing
+    assert run_all("default") == nothing
 
 
-def test_a_second_reaper_finds_nothing_left_and_does_no_harm(reaper, queue, clock):
-    messages = expire(queue, clock, 3)
-    reaper.poll()
-    (claimed,) = Message.objects.claim("jobs")
-
-    Reaper("default").poll()
-
-    assert states(messages) == ["locked", "active", "active"]
-    claimed.complete()
+# runreaper
 
 
-def test_a_lone_reaper_looks_often_and_ends_when_asked(reaper, queue, monkeypatch):
-    stop = Shutdown()
-    rests = []
+class Waits:
+    """A shutdown that is requested after so many waits, and remembers them."""
 
-    def wait(seconds):
-        rests.append(seconds)
-        return len(rests) == 3
+    def __init__(self, count, on_wait=lambda: None):
+        self.seconds = []
+        self._count = count
+        self._on_wait = on_wait
 
-    monkeypatch.setattr(stop, "wait", wait)
+    def wait(self, seconds):
+        self.seconds.append(seconds)
+        self._on_wait()
+        return len(self.seconds) == self._count
 
-    reaper.run(stop)
 
-    assert rests == [STANDALONE_POLL_INTERVAL] * 3
+def test_standalone_reaper_is_registered_while_running(reaper, queue):
+    records = []
+    shutdown = Waits(3, lambda: records.extend(registered_workers("default")))
 
+    reaper.run(shutdown)
 
-def test_lone_reaper_is_registered_while_running(reaper, queue, monkeypatch):
-    stop = Shutdown()
-    seen = []
-
-    def wait(seconds):
-        seen.extend(registered_workers("default"))
-        return True
-
-    monkeypatch.setattr(stop, "wait", wait)
-    reaper.run(stop)
-
-    (record,) = seen
-    assert (record.queues, record.slots, record.reaps) == ((), 0, True)
+    assert shutdown.seconds == [STANDALONE_POLL_INTERVAL] * 3
+    assert {(record.queues, record.slots, record.reaps) for record in records} == {((), 0, True)}
     assert registered_workers("default") == []
 
 
-def test_a_lone_reaper_waits_for_a_database_that_fails(reaper, queue, monkeypatch):
-    stop = Shutdown()
-    rests = []
-    fails = [True, True, False]
+def test_standalone_reaper_retries_when_the_database_fails(reaper, queue, monkeypatch):
+    failures = [True, True, False]
 
-    def look(using):
-        if fails.pop(0):
+    def next_event_in(using):
+        if failures.pop(0):
             raise OperationalError("database is locked")
 
-    def wait(seconds):
-        rests.append(seconds)
-        return not fails
+    monkeypatch.setattr(reaper_module, "next_event_in", next_event_in)
+    shutdown = Waits(3)
 
-    monkeypatch.setattr(reapers, "next_event_in", look)
-    monkeypatch.setattr(stop, "wait", wait)
+    reaper.run(shutdown)
 
-    reaper.run(stop)
-
-    assert rests == [FIRST_RETRY_DELAY, 2 * FIRST_RETRY_DELAY, STANDALONE_POLL_INTERVAL]
+    assert shutdown.seconds == [FIRST_RETRY_DELAY, 2 * FIRST_RETRY_DELAY, STANDALONE_POLL_INTERVAL]
 
 
-def test_runreaper_once_reports_its_work(queue, clock):
+def test_runreaper_once_reports_its_sweeps(queue, clock):
     schedule(queue, 1)
     expire(queue, clock, 2)
-    said = StringIO()
+    output = StringIO()
 
-    call_command("runreaper", "--once", stdout=said)
+    call_command("runreaper", "--once", stdout=output)
 
-    lines = said.getvalue().splitlines()
+    lines = output.getvalue().splitlines()
     assert lines[:2] == ["leases released: 2", "schedules activated: 1"]

@@ -1,6 +1,7 @@
-"""A dead letter that a foreign key of the project refers to stays, is counted and named."""
+"""A message that a foreign key of the project refers to is kept, counted and named."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 from django.core.management import call_command
@@ -27,7 +28,7 @@ def transactional(request):
 
 @pytest.fixture
 def refer_to(transactional):
-    """Has a row of the project refer to the message, under a name that must be quoted."""
+    """Refer to the message in a row of the project, under names that must be quoted."""
 
     def refer_to(message, kind="deferred"):
         with connection.cursor() as cursor:
@@ -61,10 +62,7 @@ def test_referenced_dead_letter_is_skipped_counted_and_named(letters, refer_to, 
     refer_to(letters[2], kind)
     ids = [letter.pk for letter in letters]
 
-    if atomic:
-        with transaction.atomic():
-            done = VERBS[verb](ids)
-    else:
+    with transaction.atomic() if atomic else nullcontext():
         done = VERBS[verb](ids)
 
     assert done == 4
@@ -82,7 +80,7 @@ def test_redrive_in_place_skips_nothing(letters, refer_to):
 
 
 @pytest.mark.parametrize("action", ["CASCADE", "SET NULL"])
-def test_reference_that_the_database_resolves_keeps_nothing(letters, refer_to, action):
+def test_reference_that_the_database_resolves_keeps_no_dead_letter(letters, refer_to, action):
     with connection.cursor() as cursor:
         cursor.execute(
             'CREATE TABLE "order" ("group" INTEGER REFERENCES mqlite_messages (id)'
@@ -94,7 +92,7 @@ def test_reference_that_the_database_resolves_keeps_nothing(letters, refer_to, a
 
 
 @pytest.mark.parametrize("arguments", [["--all"], ["--id", "all"]], ids=["all", "by id"])
-def test_purge_command_names_what_stays(letters, refer_to, capsys, arguments):
+def test_purge_command_names_the_kept_dead_letters(letters, refer_to, capsys, arguments):
     refer_to(letters[2])
     if arguments[0] == "--id":
         arguments = ["--id", *(str(letter.pk) for letter in letters)]
@@ -114,19 +112,21 @@ def test_purge_command_names_what_stays(letters, refer_to, capsys, arguments):
         (["redrive", "jobs", "--into", "elsewhere"], "redriven"),
     ],
 )
-def test_command_answers_with_what_stays_as_json(letters, refer_to, capsys, command, key):
+def test_json_output_lists_the_kept_dead_letters(letters, refer_to, capsys, command, key):
     refer_to(letters[2])
 
     call_command("mqlite", *command, "--json")
 
-    answer = json.loads(capsys.readouterr().out)
-    assert (answer[key], answer["kept"]) == (4, [letters[2].pk])
+    result = json.loads(capsys.readouterr().out)
+    assert (result[key], result["kept"]) == (4, [letters[2].pk])
 
 
 @pytest.mark.parametrize("count", [1, 5], ids=["the only one", "one of five"])
 @pytest.mark.parametrize("across", [0, 1], ids=["selected", "all that match"])
 @pytest.mark.parametrize("action", ["purge", "redrive"])
-def test_admin_action_names_what_stays(letters, refer_to, admin_client, action, across, count):
+def test_admin_action_names_the_kept_dead_letters(
+    letters, refer_to, admin_client, action, across, count
+):
     DeadLetter.objects.purge([letter.pk for letter in letters[: 5 - count]])
     kept = letters[-1]
     refer_to(kept)
@@ -136,18 +136,18 @@ def test_admin_action_names_what_stays(letters, refer_to, admin_client, action, 
         "_selected_action": [letter.pk for letter in letters],
         "select_across": across,
     }
-    asked = admin_client.post(url, chosen)
-    answer = {**hidden_in(text_of(asked)), "_selected_action": chosen["_selected_action"]}
+    question = admin_client.post(url, chosen)
+    answer = {**hidden_in(text_of(question)), "_selected_action": chosen["_selected_action"]}
 
     done = admin_client.post(url, {**answer, "into": "elsewhere"}, follow=True)
 
-    told = [str(message) for message in done.context["messages"]]
-    assert f"Kept because other tables refer to them: #{kept.pk}" in told
-    assert len(told) == (1 if count == 1 else 2)
+    messages = [str(message) for message in done.context["messages"]]
+    assert f"Kept because other tables refer to them: #{kept.pk}" in messages
+    assert len(messages) == (1 if count == 1 else 2)
     assert list(DeadLetter.objects.values_list("pk", flat=True)) == [kept.pk]
 
 
-def test_admin_button_says_why_a_referenced_dead_letter_stays(letters, refer_to, admin_client):
+def test_admin_button_names_the_kept_dead_letter(letters, refer_to, admin_client):
     refer_to(letters[0])
     url = reverse("admin:django_mqlite_message_purge", args=[letters[0].pk])
 
@@ -177,7 +177,7 @@ DELETIONS = {
 @pytest.mark.parametrize("transactional", [True], indirect=True)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("verb", DELETIONS)
-def test_verb_that_cannot_delete_a_referenced_message_names_the_table(
+def test_verb_names_the_table_that_refers_to_its_message(
     transactional, queue, refer_to, verb, kind
 ):
     options, delete = DELETIONS[verb]
@@ -185,10 +185,10 @@ def test_verb_that_cannot_delete_a_referenced_message_names_the_table(
     enqueue("jobs", None, **options)
     refer_to(message, kind)
 
-    with pytest.raises(MessageReferenced, match="a row of order refers to") as caught:
+    with pytest.raises(MessageReferenced, match="a row of order refers to") as error:
         delete(message)
 
-    assert caught.value.tables == ("order",)
+    assert error.value.tables == ("order",)
     assert Message.objects.count() == 2
 
 

@@ -1,8 +1,7 @@
-"""Who is at work on the file: told by each worker, believed only of processes that can be seen."""
+"""The registry of workers: their entries, and which of them are gone."""
 
 import os
 import re
-import signal
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ from django_mqlite.models import Message
 from django_mqlite.types import WorkerRecord
 from django_mqlite.verbs.workers import LIVE_WITHIN_MS, live_workers, register, registered_workers
 from django_mqlite.worker import identity, registry
-from django_mqlite.worker.identity import NAMELESS, ProcessIdentity, _process, this_process
+from django_mqlite.worker.identity import NAMELESS, _process, this_process
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.registry import (
     WRITE_INTERVAL,
@@ -24,19 +23,19 @@ from django_mqlite.worker.registry import (
     other_machine,
     release_gone,
 )
-from tests.support.another_user import judged_by_another_user
+from tests.support.another_user import result_as_another_user
 from tests.support.verbs import claim_one, row_of, state_of
-from tests.support.waiting import wait_until
 
 OTHER_BOOT = "another-boot"
 ELSEWHERE = {"host": "far", "boot_id": OTHER_BOOT}
+NO_PID = 2**22 + 1
 PARENT = os.getppid()
-ONLY_US = ("--threads=1", "--queues=jobs")
+ONE_QUEUE = ("--threads=1", "--queues=jobs")
 
 
 @pytest.fixture
 def time(monkeypatch):
-    """The time of day for the registry, moved by the test."""
+    """The monotonic time of the registry, which the test moves."""
     fake = SimpleNamespace(now=1_000.0)
     fake.monotonic = lambda: fake.now
     monkeypatch.setattr(registry, "time", fake)
@@ -57,7 +56,7 @@ def writes(entry, in_flight=0) -> int:
 
 
 def record(**facts) -> WorkerRecord:
-    """Of this very process, unless said otherwise."""
+    """Return an entry of this process, changed by the given facts."""
     me = this_process()
     values = {
         "worker": "w2",
@@ -82,19 +81,15 @@ def held(queue, **options) -> Message:
 # The entry
 
 
-def test_registry_entry_describes_the_worker(entry, clock):
+def test_entry_describes_the_worker(entry, clock):
     entry.refresh(in_flight=2)
 
-    (found,) = registered_workers("default")
-    assert found == replace(
-        record(worker="w1", queues=("jobs", "more"), slots=3, in_flight=2),
-        started_at=clock.ms,
-        seen_at=clock.ms,
-    )
-    assert found.pid == os.getpid()
+    expected = record(worker="w1", queues=("jobs", "more"), slots=3, in_flight=2, pid=os.getpid())
+    (entry,) = registered_workers("default")
+    assert entry == replace(expected, started_at=clock.ms, seen_at=clock.ms)
 
 
-def test_registry_entry_is_written_every_15_seconds_at_most(entry, time):
+def test_entry_is_written_every_15_seconds_at_most(entry, time):
     assert WRITE_INTERVAL == 15
     assert writes(entry) == 1
     time.now += WRITE_INTERVAL - 0.001
@@ -105,7 +100,7 @@ def test_registry_entry_is_written_every_15_seconds_at_most(entry, time):
     assert writes(entry) == 1
 
 
-def test_worker_removes_its_entry_from_the_register(entry):
+def test_worker_removes_its_entry(entry):
     entry.refresh(in_flight=0)
 
     entry.remove()
@@ -113,20 +108,17 @@ def test_worker_removes_its_entry_from_the_register(entry):
     assert registered_workers("default") == []
 
 
-# Those that are gone
+# Workers that are gone
 
 
 @pytest.fixture
 def set_clock(tmp_path, monkeypatch):
-    """Sets the clock of the machine forward by so many seconds, as /proc tells of it."""
+    """Move the clock of the machine, as /proc shows it, by so many seconds."""
 
     def forward(seconds):
-        told = re.sub(
-            r"(?m)^btime (\d+)$",
-            lambda found: f"btime {int(found[1]) + seconds}",
-            Path("/proc/stat").read_text(encoding="ascii"),
-        )
-        (tmp_path / "stat").write_text(told, encoding="ascii")
+        stat = Path("/proc/stat").read_text(encoding="ascii")
+        moved = re.sub(r"(?m)^btime (\d+)$", lambda m: f"btime {int(m[1]) + seconds}", stat)
+        (tmp_path / "stat").write_text(moved, encoding="ascii")
         for pid in (PARENT, os.getpid()):
             (tmp_path / str(pid)).symlink_to(f"/proc/{pid}")
         monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
@@ -134,14 +126,9 @@ def set_clock(tmp_path, monkeypatch):
     return forward
 
 
-def test_a_process_that_lives_is_not_gone():
-    assert not this_process().is_gone(seen_at=0)
-    assert not _process(PARENT).is_gone(seen_at=0)
-
-
 @pytest.mark.skipif(not psutil.LINUX, reason="NOT TESTED: no /proc")
 @pytest.mark.parametrize("seconds", [-3600, 1, 3600])
-def test_a_process_that_lives_is_not_gone_because_the_clock_was_set(set_clock, seconds):
+def test_live_process_is_not_gone_when_the_clock_is_set(set_clock, seconds):
     parent = _process(PARENT)
     before = psutil.Process(PARENT).create_time()
 
@@ -151,59 +138,50 @@ def test_a_process_that_lives_is_not_gone_because_the_clock_was_set(set_clock, s
     assert not parent.is_gone(seen_at=0)
 
 
+IDENTITIES = {
+    "this process": ({}, False),
+    "its parent": ({"pid": PARENT, "started_at": _process(PARENT).started_at}, False),
+    "reused pid": ({"started_at": -60.0}, True),
+    "former boot": ({"boot_id": OTHER_BOOT}, True),
+    "former boot of a container": ({"boot_id": OTHER_BOOT, "pid_namespace": 1}, True),
+    "unknown boot": ({"boot_id": f"{NAMELESS}here"}, False),
+    "other host": ({"started_at": -60.0, **ELSEWHERE}, False),
+    "other namespace": ({"started_at": -60.0, "pid_namespace": 1}, False),
+    "no such pid": ({"pid": NO_PID}, True),
+    "no such pid in another namespace": ({"pid": NO_PID, "pid_namespace": 1}, False),
+}
+
+
+@pytest.mark.parametrize(("facts", "gone"), IDENTITIES.values(), ids=IDENTITIES)
+def test_only_a_visible_process_is_gone(facts, gone):
+    assert replace(this_process(), **facts).is_gone(seen_at=0) is gone
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize(
-    ("facts", "gone"),
+    ("facts", "state"),
     [
-        ({"started_at": -60.0}, True),
-        ({"boot_id": OTHER_BOOT}, True),
-        ({"boot_id": OTHER_BOOT, "pid_namespace": 1}, True),
-        ({"boot_id": f"{NAMELESS}here"}, False),
-        ({"started_at": -60.0, **ELSEWHERE}, False),
-        ({"started_at": -60.0, "pid_namespace": 1}, False),
-        ({"pid": 2**22 + 1}, True),
-        ({"pid": 2**22 + 1, "pid_namespace": 1}, False),
+        ({"pid": NO_PID}, "active"),
+        ({}, "locked"),
+        (ELSEWHERE, "locked"),
+        ({"pid_namespace": 1}, "locked"),
     ],
-    ids=[
-        "reused pid",
-        "former boot",
-        "former boot of a container",
-        "boot that cannot be told",
-        "other host",
-        "other namespace",
-        "no such pid",
-        "no such pid elsewhere",
-    ],
+    ids=["gone", "alive", "other machine", "other namespace"],
 )
-def test_only_a_process_that_we_could_see_is_judged(facts, gone):
-    found: ProcessIdentity = replace(this_process(), **facts)
-
-    assert found.is_gone(seen_at=0) is gone
-
-
-@pytest.mark.django_db
-def test_what_a_process_that_is_gone_held_is_released_at_once(queue):
-    register("default", record(pid=2**22 + 1))
-    message = held(queue, worker="w2")
-
-    assert release_gone("default") == 1
-
-    assert state_of(message) == "active"
-    assert "its worker process is gone" in row_of(message)["errors"][0]["message"]
-    assert registered_workers("default") == []
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize(
-    "facts", [{}, ELSEWHERE, {"pid_namespace": 1}], ids=["alive", "machine", "namespace"]
-)
-def test_a_live_lease_of_one_that_cannot_be_judged_is_left_alone(queue, facts):
+def test_leases_of_gone_workers_only_are_released(queue, facts, state):
     register("default", record(**facts))
     message = held(queue, worker="w2")
 
-    assert release_gone("default") == 0
+    with CaptureQueriesContext(connection) as captured:
+        assert release_gone("default") == (state == "active")
 
-    assert state_of(message) == "locked"
-    assert [found.worker for found in registered_workers("default")] == ["w2"]
+    assert state_of(message) == state
+    if state == "active":
+        assert "its worker process is gone" in row_of(message)["errors"][0]["message"]
+        assert registered_workers("default") == []
+    else:
+        assert [record.worker for record in registered_workers("default")] == ["w2"]
+        assert all(query["sql"].lstrip().startswith("SELECT") for query in captured)
 
 
 @pytest.mark.django_db
@@ -221,33 +199,17 @@ def test_stale_entry_of_another_machine_is_removed_its_leases_expire(queue, cloc
     assert state_of(message) == "locked"
 
 
-@pytest.mark.django_db
-def test_a_look_at_the_living_only_reads(queue):
-    register("default", record())
-
-    with CaptureQueriesContext(connection) as captured:
-        release_gone("default")
-
-    assert all(query["sql"].lstrip().startswith("SELECT") for query in captured)
-
-
-def test_a_killed_worker_is_noticed_by_another_within_two_seconds(database):
-    database.queue("jobs", lock_duration=600)
-    steps = {"started": database.file("started"), "wait_for": database.file("go-on")}
-    message = database.enqueue("jobs", steps)
-    victim = database.start(*ONLY_US)
-    wait_until((database.beside / "started.1").exists, "the handler to start")
+def test_killed_worker_is_noticed_by_another_within_two_seconds(database, busy):
+    victim, message = busy("--queues=jobs", lease=600)
     other = database.start("--queues=more-jobs").wait_ready()
-    wait_until(lambda: len(registered_workers("worker")) == 2, "both to register")
+    database.wait_registered(2)
 
     victim.kill()
-    wait_until(lambda: database.state(message) == "active", "the release", seconds=2)
+    database.wait_state(message, "active", seconds=2)
 
-    wait_until(
-        lambda: [found.pid for found in registered_workers("worker")] == [other.pid], "it to go"
-    )
-    other.terminate()
-    assert other.ended_well()
+    database.wait_registered(1)
+    assert [record.pid for record in registered_workers("worker")] == [other.pid]
+    other.stop()
     assert registered_workers("worker") == []
 
 
@@ -258,29 +220,29 @@ def test_a_killed_worker_is_noticed_by_another_within_two_seconds(database):
     not (psutil.LINUX and os.geteuid() == 0), reason="NOT TESTED: only root becomes another user"
 )
 @pytest.mark.parametrize("hidepid", [0, 1, 2])
-def test_a_process_of_another_user_that_lives_is_not_gone(hidepid):
+def test_live_process_of_another_user_is_not_gone(hidepid):
     alive = this_process()
-    assert judged_by_another_user(lambda: alive.is_gone(seen_at=0), hidepid=hidepid) is False
+    assert result_as_another_user(lambda: alive.is_gone(seen_at=0), hidepid=hidepid) is False
 
-    dead = replace(alive, pid=2**22 + 1)
-    assert judged_by_another_user(lambda: dead.is_gone(seen_at=0), hidepid=hidepid) is True
+    dead = replace(alive, pid=NO_PID)
+    assert result_as_another_user(lambda: dead.is_gone(seen_at=0), hidepid=hidepid) is True
 
 
-# Before the machine was started again
+# Before a reboot
 
 SECOND = 1_000
 
 
 @pytest.fixture
 def boot(monkeypatch, clock):
-    """The start of this machine: half a minute ago, by the queue's clock."""
+    """The boot of this machine, half a minute ago by the queue's clock."""
     started = SimpleNamespace(at=clock.ms - 30 * SECOND)
     monkeypatch.setattr(psutil, "boot_time", lambda: started.at / SECOND)
     monkeypatch.setattr(identity, "_boot_times", [])
     return started
 
 
-def seen(clock, at: int) -> None:
+def register_former_boot(clock, at: int) -> None:
     """Write an entry of another boot under this host's name, with its last heartbeat at `at`."""
     now, clock.ms = clock.ms, at
     register("default", record(boot_id=OTHER_BOOT))
@@ -288,8 +250,8 @@ def seen(clock, at: int) -> None:
 
 
 @pytest.mark.django_db
-def test_after_a_reboot_nobody_waits_for_the_workers_before_it(queue, clock, boot):
-    seen(clock, boot.at - SECOND)
+def test_worker_from_before_the_reboot_is_gone(queue, clock, boot):
+    register_former_boot(clock, boot.at - SECOND)
     message = held(queue, worker="w2", lock_duration=3_600)
 
     assert other_machine("default") is None
@@ -303,7 +265,7 @@ def test_after_a_reboot_nobody_waits_for_the_workers_before_it(queue, clock, boo
 @pytest.mark.parametrize("set_forward", [0, 3_600 * SECOND])
 @pytest.mark.parametrize("since_boot", [0, 10 * SECOND])
 def test_living_clone_of_this_machine_keeps_its_leases(queue, clock, boot, since_boot, set_forward):
-    seen(clock, boot.at + since_boot)
+    register_former_boot(clock, boot.at + since_boot)
     message = held(queue, worker="w2", lock_duration=3 * 3_600)
     assert release_gone("default") == 0
     boot.at += set_forward  # as every computed time of the boot moves with the clock
@@ -318,7 +280,7 @@ def test_living_clone_of_this_machine_keeps_its_leases(queue, clock, boot, since
 
 @pytest.mark.django_db
 def test_clock_behind_after_a_reboot_leaves_former_workers_to_their_leases(queue, clock, boot):
-    seen(clock, clock.ms + 3_600 * SECOND)
+    register_former_boot(clock, clock.ms + 3_600 * SECOND)
     message = held(queue, worker="w2")
 
     assert other_machine("default") is None
@@ -328,7 +290,7 @@ def test_clock_behind_after_a_reboot_leaves_former_workers_to_their_leases(queue
 
 
 @pytest.mark.django_db
-def test_an_entry_from_the_future_holds_nobody_up(clock):
+def test_entry_from_the_future_does_not_delay_workers(clock):
     register("default", record(**ELSEWHERE))
 
     clock.advance(-LIVE_WITHIN_MS / 1000)
@@ -346,78 +308,71 @@ def test_an_entry_from_the_future_holds_nobody_up(clock):
 
 
 @pytest.mark.django_db
-def test_another_machine_has_another_boot_and_name_and_is_recent(clock):
-    register("default", record(**ELSEWHERE))
-    assert other_machine("default").worker == "w2"
+@pytest.mark.parametrize(
+    ("facts", "is_other"), [(ELSEWHERE, True), ({"pid_namespace": 1, "host": "container"}, False)]
+)
+def test_other_machine_has_another_boot_and_a_recent_heartbeat(clock, facts, is_other):
+    register("default", record(**facts))
+    assert (other_machine("default") is not None) == is_other
 
     clock.advance(LIVE_WITHIN_MS / 1000 + 0.001)
 
     assert other_machine("default") is None
 
 
-@pytest.mark.django_db
-def test_a_container_of_this_machine_is_no_other_machine(clock):
-    register("default", record(pid_namespace=1, host="container"))
-
-    assert other_machine("default") is None
-
-
-def test_a_worker_waits_while_another_machine_is_at_work_on_the_file(database):
+def test_worker_waits_while_another_machine_uses_the_file(database):
     register("worker", record(worker="far:1:abcd", **ELSEWHERE))
     message = database.enqueue("jobs")
-    worker = database.start(*ONLY_US)
+    worker = database.start(*ONE_QUEUE)
     worker.wait_said("worker far:1:abcd on another machine (far)")
     assert database.row(message)["delivery_count"] == 0
     assert worker.output.count("another machine") == 1
 
-    ignoring = database.start(*ONLY_US, "--ignore-other-machines", "--max-messages=1")
+    ignoring = database.start(*ONE_QUEUE, "--ignore-other-machines", "--max-messages=1")
     assert ignoring.ended_well()
     assert database.state(message) == "gone"
 
     with database.other_program() as other:
         other.execute("DELETE FROM mqlite_meta WHERE key = 'worker:far:1:abcd'")
-    worker.wait_ready()
-    worker.signal(signal.SIGTERM)
-    assert worker.ended_well()
+    worker.wait_ready().stop()
 
 
-def test_a_worker_that_waits_for_another_machine_can_be_stopped(database):
+def test_worker_that_waits_for_another_machine_can_be_stopped(database):
     register("worker", record(worker="far:1:abcd", **ELSEWHERE))
-    database.enqueue("jobs")
-    worker = database.start(*ONLY_US)
+    message = database.enqueue("jobs")
+    worker = database.start(*ONE_QUEUE)
     worker.wait_said("on another machine")
 
-    worker.terminate()
+    worker.stop()
 
-    assert worker.ended_well()
-    assert database.handled() == []
+    assert database.state(message) == "active"
     assert not psutil.pid_exists(worker.pid)
-    assert Message.objects.using("worker").count() == 1
 
 
 # Idle
 
-LOOKS = int(os.environ.get("MQLITE_TEST_IDLE_LOOKS", "50"))
+POLLS = int(os.environ.get("MQLITE_TEST_IDLE_LOOKS", "50"))
 """Ten a second."""
 
 
-def test_an_idle_worker_writes_its_entry_and_nothing_else(database):
-    worker = database.start(*ONLY_US).wait_ready()
-    wait_until(lambda: registered_workers("worker"), "the registration")
+def test_idle_worker_writes_its_entry_and_nothing_else(database):
+    database.enqueue("jobs", delay=3_600)
+    worker = database.start(*ONE_QUEUE).wait_ready()
+    database.wait_registered(1)
     worker.wait_looks(5)
-    seen = registered_workers("worker")[0].seen_at
+    seen_at, output = registered_workers("worker")[0].seen_at, worker.output
 
     with database.other_program() as other:
         wal = database.path.with_name(f"{database.path.name}-wal")
         size = wal.stat().st_size
         commits, version = 0, other.execute("PRAGMA data_version").fetchone()
-        for _ in range(LOOKS // 5):
+        for _ in range(POLLS // 5):
             worker.wait_looks(5)
             now = other.execute("PRAGMA data_version").fetchone()
             commits, version = commits + (now != version), now
-        seen_then = registered_workers("worker")[0].seen_at
+        seen_later = registered_workers("worker")[0].seen_at
 
-    assert commits == round((seen_then - seen) / 1000 / WRITE_INTERVAL)
+    assert commits == round((seen_later - seen_at) / 1000 / WRITE_INTERVAL)
     assert wal.stat().st_size - size <= commits * 8_500  # two pages with their frames' heads
-    worker.terminate()
-    assert worker.ended_well()
+    assert worker.output == output
+    worker.stop()

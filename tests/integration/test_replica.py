@@ -1,4 +1,4 @@
-"""A router that reads from a replica: what a verb has written is read from where it was written."""
+"""With a router that reads from a replica, verbs read where they have written."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.files import create_database
 
 
 class Router:
-    """Writes go to the primary; the replica that reads go to never catches up."""
+    """Route writes to the primary, and reads to a replica that never catches up."""
 
     def db_for_read(self, model, **hints):
         return "replica"
@@ -58,7 +58,7 @@ CASES = {
     "named": (lambda: Queue.objects.named("jobs").pk, "jobs"),
     "pause": (lambda: Queue.objects.named("jobs").pause(), True),
     "stats": (lambda: [stats.queue for stats in Queue.objects.stats()], ["jobs"]),
-    "overview": (lambda: [each.stats.queue for each in Queue.objects.overview()], ["jobs"]),
+    "overview": (lambda: [row.stats.queue for row in Queue.objects.overview()], ["jobs"]),
     "subscribe": (lambda: Subscription.objects.subscribe("orders", "stock").topic, "orders"),
     "publish": (published, ["stock"]),
     "deferred column": (lambda: enqueue("jobs", 1).blocked, False),
@@ -97,7 +97,7 @@ def test_row_is_refreshed_from_its_own_database():
     assert message.state == "locked"
 
 
-def test_the_replica_can_be_read_by_name():
+def test_replica_is_read_by_its_alias():
     Queue.objects.create_queue("jobs")
     enqueue("jobs", 1)
 

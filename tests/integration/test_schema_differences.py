@@ -1,4 +1,4 @@
-"""A schema that lacks something is reported by checks, doctor and every worker that starts."""
+"""Checks, doctor and every starting worker report a schema that lacks something."""
 
 import sqlite3
 from contextlib import closing
@@ -6,15 +6,14 @@ from contextlib import closing
 import pytest
 from django.core.checks import run_checks
 from django.core.management import call_command
-from django.db import connection, connections
+from django.db import connection
 
 from django_mqlite import enqueue
 from django_mqlite.doctor import diagnose
 from django_mqlite.schema import schema_differences
-from django_mqlite.worker.watchdogs import NotReady, check_writable
 from tests.migrations.test_additions import add
 from tests.support.schema import schema_of
-from tests.support.workers import ALIAS
+from tests.support.source import ROOT
 
 pytestmark = pytest.mark.django_db
 
@@ -35,7 +34,7 @@ def run(*statements):
 
 
 def rewrite(table, old, new):
-    """Have the table as it is after a rebuild by a tool that writes `new` instead of `old`."""
+    """Rebuild the table, with `new` instead of `old` in its definition."""
     with closing(sqlite3.connect(":memory:")) as driver:
         driver.executescript(schema_of(connection))
         run("PRAGMA legacy_alter_table = ON")
@@ -48,11 +47,7 @@ def rewrite(table, old, new):
     run(f"DROP TABLE {table}", sql.replace(old, new), *(other for (other,) in others))
 
 
-def test_migrated_database_has_no_differences():
-    assert schema_differences(connection) == []
-
-
-def test_every_object_that_is_missing_is_named():
+def test_missing_object_is_named():
     for kind, name in every_object():
         run("SAVEPOINT complete", f"DROP {kind} {name}")
 
@@ -83,14 +78,14 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_change_of_a_table_is_named(change):
-    table, old, new, named = CHANGES[change]
+def test_change_of_a_table_is_named(change):
+    table, old, new, text = CHANGES[change]
     rewrite(table, old, new)
 
     (difference, *_) = schema_differences(connection)
 
     assert difference.startswith(f"table {table} lacks ")
-    assert named in difference
+    assert text in difference
 
 
 @pytest.mark.parametrize(
@@ -111,7 +106,7 @@ def test_changed_index_or_trigger_is_named(kind, name, old, new):
     assert schema_differences(connection) == [f"{kind} {name} differs from its original definition"]
 
 
-def test_additions_of_a_newer_release_are_no_difference():
+def test_additions_of_a_newer_release_are_no_differences():
     add(connection)
     run(
         "CREATE TRIGGER mqlite_later AFTER DELETE ON mqlite_queues BEGIN SELECT 1; END",
@@ -131,7 +126,7 @@ def test_additions_of_a_newer_release_are_no_difference():
     ],
     ids=["quoted column", "quoted table", "case and comment", "white space"],
 )
-def test_the_same_table_written_otherwise_is_no_difference(old, new):
+def test_table_in_another_notation_has_no_differences(old, new):
     rewrite("mqlite_meta", old, new)
 
     assert schema_differences(connection) == []
@@ -149,46 +144,36 @@ def test_file_that_records_no_migrations_is_compared_with_all():
     assert schema_differences(connection) == ["trigger mqlite_line_join is missing"]
 
 
-def test_checks_doctor_and_worker_refuse_a_schema_without_a_trigger(queue):
+@pytest.mark.parametrize("command", ["runworker", "runreaper"])
+def test_checks_doctor_and_commands_refuse_a_schema_without_a_trigger(queue, command):
     run("DROP TRIGGER mqlite_line_join")
 
-    errors = [m for m in run_checks(databases=["default"]) if m.id == "mqlite.E010"]
+    (error,) = [m for m in run_checks(databases=["default"]) if m.id == "mqlite.E010"]
     findings = {finding.id: finding for finding in diagnose("default").findings}
 
-    assert "trigger mqlite_line_join is missing" in errors[0].msg
+    assert "trigger mqlite_line_join is missing" in error.msg
     assert findings["mqlite.E010"].level == "error"
-    with pytest.raises(NotReady, match="mqlite_line_join is missing"):
-        check_writable("default")
-
-
-@pytest.mark.parametrize("command", ["runworker", "runreaper"])
-def test_commands_refuse_a_schema_without_an_index(queue, command):
-    run("DROP INDEX mqlite_messages_head")
-
-    with pytest.raises(Exception, match="mqlite_messages_head is missing"):
+    with pytest.raises(Exception, match="mqlite_line_join is missing"):
         call_command(command)
 
 
-@pytest.mark.parametrize("options", [(), ("--processes", "2")], ids=["one process", "processes"])
-def test_worker_does_not_start_on_a_schema_without_its_triggers(database, options):
-    with connections[ALIAS].cursor() as cursor:
-        cursor.execute("DROP TRIGGER mqlite_line_join")
+def test_processes_do_not_start_on_a_schema_without_a_trigger(database):
+    with database.other_program() as other:
+        other.execute("DROP TRIGGER mqlite_line_join")
 
-    worker = database.start("--burst", *options)
+    worker = database.start("--burst", "--processes=2")
 
     assert worker.exit_code() != 0
     assert "mqlite_line_join is missing" in worker.output
 
 
-def test_cure_gives_every_line_a_head_again(group_queue):
-    from pathlib import Path  # noqa: PLC0415
-
+def test_documented_repair_gives_every_line_a_head(group_queue):
     run("DROP TRIGGER mqlite_line_join")
     message = enqueue("groups", 1, group_id="a")
-    page = (Path(__file__).parents[2] / "docs" / "checks.md").read_text(encoding="utf-8")
-    cure = page.partition("## mqlite.E010")[2].partition("```sql")[2].partition("```")[0]
+    page = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
+    repair = page.partition("## mqlite.E010")[2].partition("```sql")[2].partition("```")[0]
 
-    run(cure)
+    run(repair)
 
     message.refresh_from_db()
     assert not message.blocked

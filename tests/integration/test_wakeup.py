@@ -1,4 +1,4 @@
-"""What ends a worker's rest, and the doorbell that commits ring."""
+"""What ends the wait of an idle worker: notices of its threads, and the doorbell of commits."""
 
 import errno
 import select
@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 from django.db import connections, transaction
 
+from django_mqlite import enqueue
 from django_mqlite.doorbell import doorbell_path, ring_doorbell
-from django_mqlite.models import Message
-from django_mqlite.worker import wakeup as wakeups
+from django_mqlite.models import Message, Queue
+from django_mqlite.worker import wakeup as wakeup_module
 from django_mqlite.worker.wakeup import FAST_POLL, SLOW_POLL, Wakeup
-from tests.support.verbs import claim_one
+from tests.support.verbs import claim_one, enqueue_and_claim
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-hears_doorbells = pytest.mark.skipif(
+has_doorbell = pytest.mark.skipif(
     sys.platform == "win32",
     reason="Windows has neither inotify nor kqueue; the fast poll is all there is",
 )
@@ -32,160 +33,122 @@ def wakeup():
         yield wakeup
 
 
-def rung(wakeup: Wakeup) -> bool:
-    """Whether somebody has rung since the last rest; the rest after it would end at once."""
-    found = bool(select.select([wakeup._doorbell], [], [], 0)[0])
-    wakeup.wait(0)
-    return found
+# Notices
 
 
-@pytest.fixture
-def hung(queue, wakeup):
-    """A doorbell that has been silent since the queue was made."""
-    wakeup.wait(0)
-    return wakeup
+@pytest.mark.parametrize("count", [1, 3, 100_000])
+def test_notices_end_the_next_wait_as_one(wakeup, count):
+    for _ in range(2):
+        for _ in range(count):
+            wakeup.notify()
 
-
-def enqueue(**options):
-    return Message.objects.enqueue("jobs", None, **options)
-
-
-def test_a_notice_ends_the_rest_also_one_that_came_before(wakeup):
-    wakeup.notify()
-    wakeup.notify()
-
-    wakeup.wait(LONG)
-
-    assert select.select([wakeup._reader], [], [], 0)[0] == []
-
-
-def test_a_notice_after_a_rest_ends_the_next_one(wakeup):
-    for _ in range(3):
-        wakeup.notify()
         wakeup.wait(LONG)
 
-    assert select.select([wakeup._reader], [], [], 0)[0] == []
+        assert select.select([wakeup._reader], [], [], 0)[0] == []
 
 
-def test_of_notices_that_come_together_one_is_sent(wakeup):
+def test_notices_before_a_wait_are_sent_once(wakeup):
     for _ in range(3):
         wakeup.notify()
 
     assert wakeup._reader.recv(10) == b"!"
 
 
-def test_more_notices_than_anybody_reads_do_not_block(wakeup):
-    for _ in range(100_000):
-        wakeup.notify()
-
-    wakeup.wait(LONG)
-
-
-def test_a_notice_after_the_end_is_nothing():
+def test_notice_after_the_end_is_ignored():
     wakeup = Wakeup("default")
     wakeup.close()
 
     wakeup.notify()
 
 
-@hears_doorbells
-def test_an_enqueue_rings(hung):
-    enqueue()
-
-    assert rung(hung)
+# The doorbell
 
 
-@hears_doorbells
-def test_transaction_rings_the_doorbell_after_commit(hung):
+def enqueue_twice_in_transaction():
     with transaction.atomic():
-        enqueue()
-        enqueue()
-        assert not rung(hung)
-
-    assert rung(hung)
+        enqueue("jobs", None)
+        enqueue("jobs", None)
 
 
-@hears_doorbells
-def test_a_rollback_does_not_ring(hung):
+def roll_back():
     with transaction.atomic():
-        enqueue()
+        enqueue("jobs", None)
         transaction.set_rollback(True)
 
-    assert not rung(hung)
 
-
-@hears_doorbells
-def test_a_savepoint_that_is_rolled_back_does_not_ring(hung):
+def roll_back_savepoint():
     with transaction.atomic(), transaction.atomic():
-        enqueue()
-        transaction.set_rollback(True)  # the inner one's
-
-    assert not rung(hung)
+        enqueue("jobs", None)
+        transaction.set_rollback(True)  # that of the inner block
 
 
-@hears_doorbells
-def test_a_message_that_is_given_back_rings(hung):
-    enqueue()
-    message = claim_one("jobs")
-    hung.wait(0)
-
-    message.abandon(delay=0)
-
-    assert rung(hung)
-
-
-@hears_doorbells
-def test_a_queue_that_is_resumed_rings(hung, queue):
-    queue.pause()
-    hung.wait(0)
-
-    queue.resume()
-
-    assert rung(hung)
+RINGS = {
+    "enqueue": (lambda message: enqueue("jobs", None), True),
+    "enqueue in a transaction": (lambda message: enqueue_twice_in_transaction(), True),
+    "rollback": (lambda message: roll_back(), False),
+    "rollback to a savepoint": (lambda message: roll_back_savepoint(), False),
+    "read": (lambda message: Message.objects.claimable(), False),
+    "claim": (lambda message: claim_one("jobs"), False),
+    "abandon": (lambda message: message.abandon(delay=0), True),
+    "resume": (lambda message: Queue.objects.get(name="jobs").resume(), True),
+}
 
 
-@hears_doorbells
-def test_reading_and_claiming_do_not_ring(hung):
-    enqueue()
-    hung.wait(0)
-
-    Message.objects.claimable()
-    claim_one("jobs")
-
-    assert not rung(hung)
+def is_rung(wakeup: Wakeup) -> bool:
+    return bool(select.select([wakeup._doorbell], [], [], 0)[0])
 
 
-def test_worker_without_a_heard_doorbell_polls_more_often(monkeypatch):
-    def refuse(path):
-        raise OSError(errno.EMFILE, "too many watches")
+@has_doorbell
+@pytest.mark.parametrize("name", RINGS)
+def test_commit_rings_if_a_message_may_be_claimable(queue, wakeup, name):
+    commit, rings = RINGS[name]
+    message = enqueue_and_claim("jobs")
+    enqueue("jobs", None)
+    if name == "resume":
+        queue.pause()
+    wakeup.wait(0)
 
-    monkeypatch.setattr(wakeups, "_watch", refuse)
+    commit(message)
 
-    with closing(Wakeup("default")) as deaf:
-        assert deaf.poll_interval == FAST_POLL < SLOW_POLL
+    assert is_rung(wakeup) == rings
 
 
-@hears_doorbells
-def test_worker_that_cannot_make_a_doorbell_polls_more_often(monkeypatch, tmp_path):
-    monkeypatch.setitem(
-        connections["default"].settings_dict, "NAME", str(tmp_path / "nowhere" / "db.sqlite3")
-    )
+@has_doorbell
+def test_doorbell_rings_after_the_commit(queue, wakeup):
+    wakeup.wait(0)
 
-    with closing(Wakeup("default")) as deaf:
-        assert deaf.poll_interval == FAST_POLL
+    with transaction.atomic():
+        enqueue("jobs", None)
+        assert not is_rung(wakeup)
+
+
+def refuse_watch(path):
+    raise OSError(errno.EMFILE, "too many watches")
+
+
+@pytest.mark.parametrize("name", [None, "nowhere/db.sqlite3"], ids=["no watch", "no directory"])
+def test_worker_without_a_doorbell_polls_more_often(monkeypatch, tmp_path, name):
+    if name is None:
+        monkeypatch.setattr(wakeup_module, "_watch", refuse_watch)
+    else:
+        settings = connections["default"].settings_dict
+        monkeypatch.setitem(settings, "NAME", str(tmp_path / name))
+
+    with closing(Wakeup("default")) as wakeup:
+        assert wakeup.poll_interval == FAST_POLL < SLOW_POLL
 
 
 @pytest.mark.parametrize("name", ["", ":memory:", "file::memory:?cache=shared"])
-def test_a_database_that_is_no_file_has_no_doorbell(name, monkeypatch):
+def test_database_without_a_file_has_no_doorbell(name, monkeypatch):
     monkeypatch.setitem(connections["default"].settings_dict, "NAME", name)
 
     assert doorbell_path("default") is None
     ring_doorbell("default")
-    with closing(Wakeup("default")) as deaf:
-        assert deaf.poll_interval == FAST_POLL
+    with closing(Wakeup("default")) as wakeup:
+        assert wakeup.poll_interval == FAST_POLL
 
 
-def test_ringing_where_nobody_has_hung_a_doorbell_makes_no_file(monkeypatch, tmp_path):
+def test_ring_without_a_doorbell_creates_no_file(monkeypatch, tmp_path):
     monkeypatch.setitem(connections["default"].settings_dict, "NAME", tmp_path / "db.sqlite3")
 
     ring_doorbell("default")
@@ -194,14 +157,12 @@ def test_ringing_where_nobody_has_hung_a_doorbell_makes_no_file(monkeypatch, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-@hears_doorbells
-def test_a_doorbell_that_is_taken_away_costs_only_the_speed(hung):
-    path = doorbell_path("default")
-    assert path is not None
-    path.unlink()
-    hung.wait(0)
+@has_doorbell
+def test_worker_whose_doorbell_is_deleted_polls_slowly(queue, wakeup):
+    doorbell_path("default").unlink()
+    wakeup.wait(0)
 
-    enqueue()
+    enqueue("jobs", None)
 
-    assert not rung(hung)
-    assert hung.poll_interval == SLOW_POLL
+    assert not is_rung(wakeup)
+    assert wakeup.poll_interval == SLOW_POLL

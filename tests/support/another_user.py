@@ -1,4 +1,4 @@
-"""A judgement as another Unix user comes to it, with processes hidden from users or not."""
+"""Call a function as another Unix user, from whom processes may be hidden."""
 
 import ctypes
 import os
@@ -13,19 +13,19 @@ NOBODY = 65534
 NOT_ALLOWED = 3
 
 
-def judged_by_another_user(judge: Callable[[], bool], *, hidepid: int) -> bool:
-    """What `judge` returns in a forked process of that user, whose /proc is mounted so."""
+def result_as_another_user(function: Callable[[], bool], *, hidepid: int) -> bool:
+    """Return what `function` returns in a process of that user, with /proc mounted so."""
     pid = os.fork()
     if pid == 0:
-        _judge_and_exit(judge, hidepid)
+        _call_and_exit(function, hidepid)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code == NOT_ALLOWED:
-        pytest.skip("NOT TESTED: this container lets nobody mount /proc")
-    assert code in (0, 1), "the other user could not judge"
+        pytest.skip("NOT TESTED: this container cannot mount /proc")
+    assert code in (0, 1), "the function failed as the other user"
     return bool(code)
 
 
-def _judge_and_exit(judge: Callable[[], bool], hidepid: int) -> None:
+def _call_and_exit(function: Callable[[], bool], hidepid: int) -> None:
     code = 2
     try:
         if ctypes.CDLL(None).unshare(CLONE_NEWNS) != 0:
@@ -34,7 +34,7 @@ def _judge_and_exit(judge: Callable[[], bool], hidepid: int) -> None:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
-        code = int(judge())
+        code = int(function())
     except BaseException:  # noqa: BLE001 - the forked process must not go on as pytest
         traceback.print_exc()
     finally:
@@ -42,7 +42,7 @@ def _judge_and_exit(judge: Callable[[], bool], hidepid: int) -> None:
 
 
 def _mount_proc(hidepid: int) -> None:
-    """For this process alone."""
+    """Mount /proc for this process alone."""
     for command in (
         ["mount", "--make-rprivate", "/"],
         ["mount", "-t", "proc", "-o", f"hidepid={hidepid}", "proc", "/proc"],

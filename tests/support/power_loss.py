@@ -1,8 +1,8 @@
-"""What a power loss leaves of a database: everything that was synced, and any part of the rest.
+"""Simulated power losses: everything that was synced is kept, and any part of the rest.
 
-Statements run once on a SQLite whose writes, truncations and syncs are taped; then the power is
-taken away at any point of the tape, as often as one likes. A write after the last sync of its file
-may have reached the disk, or not, or only some of its sectors, whatever came later.
+Statements run once on a SQLite whose writes, truncations and syncs are recorded on a tape. Then the
+power fails at any point of the tape, as often as needed. A write after the last sync of its file
+may have reached the disk, or not, or only some of its sectors.
 """
 
 import random
@@ -17,7 +17,7 @@ import apsw
 
 SECTOR = 512
 PAGES_OF_WAL = 60
-"""After so many pages SQLite writes the log into the database: often, so that it is on the tape."""
+"""The pages after which SQLite checkpoints: few, so that checkpoints are on the tape."""
 
 State = tuple[tuple[str, tuple[Any, ...]], ...]
 
@@ -42,14 +42,14 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Acknowledged: the statement has returned."""
+    """The acknowledgement of a commit: its statement has returned."""
 
 
 Tape = list[Write | Truncation | Sync | Commit]
 
 
 class TapingVFS(apsw.VFS):
-    """The default file system of SQLite, under a name of its own, with a tape."""
+    """The default file system of SQLite, with a tape."""
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
@@ -80,19 +80,19 @@ class TapingFile(apsw.VFSFile):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """The file before, what was done to it, and its state before and after each commit."""
+    """The file before, its tape, and its state before and after each commit."""
 
     before: bytes
     tape: Tape
     states: list[State]
 
     def acknowledged(self, point: int) -> int:
-        """How many commits had been acknowledged there."""
+        """Count the commits acknowledged before the point."""
         return sum(isinstance(event, Commit) for event in self.tape[:point])
 
 
 def record(path: Path, statements: Iterable[tuple[str, Any]], *, synchronous: str) -> Recording:
-    """Run the statements on the file at `path`, which nobody uses, in WAL mode."""
+    """Run the statements on the unused file at `path`, in WAL mode."""
     before, tape = path.read_bytes(), Tape()
     vfs = TapingVFS(tape)
     connection = apsw.Connection(str(path), vfs="taping")
@@ -115,7 +115,7 @@ def record(path: Path, statements: Iterable[tuple[str, Any]], *, synchronous: st
 
 
 def state_of(connection: Any) -> State:
-    """Every row of every table."""
+    """Return every row of every table."""
     tables = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
     ).fetchall()
@@ -128,19 +128,16 @@ def state_of(connection: Any) -> State:
 def power_losses(
     recording: Recording, directory: Path, *, times: int, seed: int
 ) -> Iterator[tuple[int, State | None]]:
-    """Take the power away at chosen points: commits acknowledged, and the state that is found.
-
-    None where SQLite finds the file damaged.
-    """
+    """Yield the acknowledged commits and the state after power losses; None if damaged."""
     chance = random.Random(seed)
     for number in range(times):
         point = chance.randrange(len(recording.tape) + 1)
         files = left_behind(recording, point, chance)
-        yield recording.acknowledged(point), found(directory / f"{number}.sqlite3", files)
+        yield recording.acknowledged(point), state_after(directory / f"{number}.sqlite3", files)
 
 
 def left_behind(recording: Recording, point: int, chance: random.Random) -> dict[str, bytes]:
-    """The files after the power was taken away at this point of the tape."""
+    """Return the files after a power loss at this point of the tape."""
     kept = chance.choice([0.0, 0.5, 0.9, 1.0])
     files = {"database": bytearray(recording.before), "wal": bytearray()}
     for file, content in files.items():
@@ -169,8 +166,8 @@ def _apply(event: Any, content: bytearray) -> None:
             del content[size:]
 
 
-def found(path: Path, files: dict[str, bytes]) -> State | None:
-    """What a program finds that opens the file afterwards."""
+def state_after(path: Path, files: dict[str, bytes]) -> State | None:
+    """Return the state for a program that opens the file afterwards; None if damaged."""
     path.write_bytes(files["database"])
     path.with_name(f"{path.name}-wal").write_bytes(files["wal"])
     try:

@@ -11,14 +11,16 @@ import shlex
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import urlencode, urljoin
 
-from tests.support.browser import Browser
 from tests.support.pages import Block, Call, calls_of
-from tests.support.ports import answers, free_port
+from tests.support.shop import answers, free_port
 from tests.support.waiting import PATIENCE, wait_until
 
 FILE = re.compile(r"# (?P<path>[\w/]+\.py)(?P<more>, at the end)?\n")
@@ -168,6 +170,85 @@ def before_django_6_1(walk: Walk) -> None:
 
 def from_django_6_1_on(walk: Walk) -> None:
     walk.skips = walk.django < (6, 1)
+
+
+@dataclass(kw_only=True)
+class Form:
+    """A form of a page: its fields as a browser would send them, and its choices."""
+
+    action: str
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    boxes: list[tuple[str, str]] = field(default_factory=list)
+    options: list[tuple[str, str, str]] = field(default_factory=list)
+    """Name of the select, value, and the text that a person reads."""
+
+    def names(self) -> set[str]:
+        chosen = {name for name, _, _ in self.options}
+        return {name for name, _ in (*self.fields, *self.boxes)} | chosen
+
+
+class _Forms(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.forms: list[Form] = []
+        self._open = self._select = self._option = None
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        if tag == "form":
+            self._open = Form(action=attributes.get("action") or "")
+            self.forms.append(self._open)
+        elif self._open is None:
+            return
+        elif tag == "input" and attributes.get("name"):
+            pair = (attributes["name"], attributes.get("value") or "")
+            kind = attributes.get("type", "text")
+            if kind == "checkbox":
+                self._open.boxes.append(pair)
+            elif kind not in ("submit", "button", "reset"):
+                self._open.fields.append(pair)
+        elif tag == "select":
+            self._select = attributes.get("name")
+        elif tag == "option":
+            self._option = attributes.get("value") or ""
+
+    def handle_data(self, data):
+        if self._open is not None and self._option is not None and data.strip():
+            self._open.options.append((self._select, self._option, data.strip()))
+            self._option = None
+
+    def handle_endtag(self, tag):
+        if tag == "form":
+            self._open = None
+        elif tag == "option":
+            self._option = None
+
+
+class Browser:
+    """Keep cookies, and the page and URL of the last answer."""
+
+    def __init__(self) -> None:
+        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        self.url = ""
+        self.page = ""
+
+    def visit(self, url: str, data: bytes | None = None) -> None:
+        request = urllib.request.Request(url, data=data, headers={"Referer": self.url or url})
+        with self._opener.open(request, timeout=30) as response:
+            self.url, self.page = response.url, response.read().decode()
+
+    def form(self, *names: str) -> Form:
+        """Return the one form of the page that has all of these fields."""
+        parser = _Forms()
+        parser.feed(self.page)
+        (form,) = [form for form in parser.forms if form.names() >= set(names)]
+        return form
+
+    def send(self, form: Form, *more: tuple[str, str]) -> None:
+        """Send the form; the given fields replace those of the page."""
+        given = {name for name, _ in more}
+        fields = [pair for pair in form.fields if pair[0] not in given]
+        self.visit(urljoin(self.url, form.action), urlencode([*fields, *more]).encode())
 
 
 THIS_ENVIRONMENT = Path(sys.executable).parent

@@ -1,7 +1,7 @@
-"""Real `runworker` processes on a database file of their own, and the test's view of that file.
+"""Real `runworker` processes on a database file, and the test's view of that file.
 
-The test process opens the file with connections only, never with open(): closing a descriptor of
-it would drop the locks that its connections hold.
+The test process opens the file only with connections, never with open(): closing a descriptor
+would drop the locks that its connections hold.
 """
 
 import os
@@ -10,8 +10,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ ALIAS = "worker"
 
 
 class WorkerRouter:
-    """Everything goes to the workers' database."""
+    """Route everything to the workers' database."""
 
     def db_for_read(self, model: type, **hints: Any) -> str:
         return ALIAS
@@ -53,23 +53,31 @@ class Worker:
     def output(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def wait_ready(self) -> "Worker":
-        """Until it claims, or would."""
-        wait_until(lambda: " serves " in self.output or self._ended(), "the worker to start")
+    @property
+    def children(self) -> list[psutil.Process]:
+        """The processes that work, without the one in which multiprocessing tracks resources."""
+        children = psutil.Process(self.pid).children()
+        return [child for child in children if "resource_tracker" not in " ".join(child.cmdline())]
+
+    def wait_ready(self, starts: int = 1) -> "Worker":
+        """Wait until it, or so many processes of it, can claim."""
+        wait_until(
+            lambda: self.output.count(" serves ") >= starts or self._ended(), "the worker to start"
+        )
         assert not self._ended(), self.output
         return self
 
-    def wait_said(self, text: str) -> None:
-        """Until its output has the text."""
-        wait_until(lambda: text in self.output, f"the worker to say {text!r}")
+    def wait_said(self, text: str, count: int = 1) -> None:
+        """Wait until its output has the text."""
+        wait_until(lambda: self.output.count(text) >= count, f"the worker to log {text!r}")
 
     def wait_looks(self, count: int) -> None:
-        """Until its main thread has gone to rest so many times more."""
+        """Wait until its main thread has slept so many times more."""
         process = psutil.Process(self.pid)
         before = process.num_ctx_switches().voluntary
         wait_until(
             lambda: process.num_ctx_switches().voluntary >= before + count,
-            f"the worker to look {count} times",
+            f"the worker to poll {count} times",
         )
 
     def signal(self, number: int) -> None:
@@ -78,20 +86,27 @@ class Worker:
     def terminate(self) -> None:
         self.signal(signal.SIGTERM)
 
+    def stop(self) -> None:
+        """Terminate it; fail unless it exits with 0 and without a traceback."""
+        self.terminate()
+        assert self.ended_well()
+
     def kill(self) -> None:
-        """SIGKILL, and it is gone when this returns."""
+        """Kill it with SIGKILL and wait until it is gone."""
         self.signal(signal.SIGKILL)
         self.popen.wait(PATIENCE)
 
     def exit_code(self, *, seconds: float = PATIENCE) -> int:
-        """Its exit code, once it has ended; fails if it does not."""
+        """Wait for its end and return the exit code; fail if it does not end."""
         try:
             return self.popen.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"it still runs after {seconds:g} s: {self.output}") from None
+            raise AssertionError(
+                f"the worker still runs after {seconds:g} s: {self.output}"
+            ) from None
 
     def ended_well(self) -> bool:
-        """Whether it has come to its end as it should; an AssertionError with its output if not."""
+        """Return True if it exits with 0 and without a traceback; fail with its output if not."""
         assert self.exit_code() == 0, self.output
         assert "Traceback" not in self.output, self.output
         return True
@@ -102,28 +117,54 @@ class Worker:
 
 @dataclass(kw_only=True)
 class WorkerDatabase:
-    """A database file with queues, the workers on it, and a place for files beside it."""
+    """A database file with queues, its workers, and a directory for other files."""
 
     path: Path
     beside: Path
     workers: list[Worker] = field(default_factory=list)
 
     def file(self, name: str) -> str:
-        """A path for handlers to write to or to wait for."""
+        """Return a path for handlers to write to or to wait for."""
         return str(self.beside / name)
 
     # Messages
 
     def queue(self, name: str, **options: Any) -> Queue:
-        """Give the queue other options than those of the settings."""
+        """Create the queue, or replace its options."""
         return Queue.objects.db_manager(ALIAS).create_queue(name, **options)
 
     def enqueue(self, queue: str, data: Any = None, **options: Any) -> Message:
         steps = {} if data is None else data
         return Message.objects.db_manager(ALIAS).enqueue(queue, steps, **options)
 
+    def enqueue_waiting(self, queue: str = "jobs", **steps: Any) -> Message:
+        """Enqueue a message whose handler writes `started` and waits for `go_on()`."""
+        waiting = {"started": self.file("started"), "wait_for": self.file("go-on")}
+        return self.enqueue(queue, {**waiting, **steps})
+
+    def wait_started(self, delivery: int = 1) -> Path:
+        """Wait until a handler has written that it runs; return the file with its pid."""
+        started = self.beside / f"started.{delivery}"
+        wait_until(started.exists, "the handler to start")
+        return started
+
+    def go_on(self) -> None:
+        """Let handlers of waiting messages end."""
+        self.beside.joinpath("go-on").touch()
+
+    def wait_state(self, message: Message, state: str, **options: Any) -> None:
+        wait_until(lambda: self.state(message) == state, f"the message to be {state}", **options)
+
+    def wait_gone(self, *messages: Message, **options: Any) -> None:
+        """Wait until the messages have been completed."""
+        for message in messages:
+            self.wait_state(message, "gone", **options)
+
+    def wait_empty(self, **options: Any) -> None:
+        wait_until(lambda: self.left() == 0, "every message to be finished", **options)
+
     def enqueue_many(self, queue: str, count: int, data: Any = None) -> list[int]:
-        """In one transaction; their ids."""
+        """Enqueue messages in one transaction; return their ids."""
         with self.transaction():
             return [self.enqueue(queue, data).pk for _ in range(count)]
 
@@ -131,7 +172,7 @@ class WorkerDatabase:
         return Message.objects.db_manager(ALIAS).claim(queue, **options)
 
     def expire_leases(self) -> None:
-        """As if they had run out by now; nothing has to wait for them."""
+        """End the time of all leases, so that nothing has to wait for it."""
         with self.other_program() as other:
             other.execute(
                 "UPDATE mqlite_messages SET locked_until = ? WHERE state = 'locked'",
@@ -139,7 +180,7 @@ class WorkerDatabase:
             )
 
     def row(self, message: Message) -> dict[str, Any] | None:
-        """The message's columns as Python values, None if it is gone."""
+        """Return the message's columns as Python values, or None if it is gone."""
         return Message.objects.using(ALIAS).filter(pk=message.pk).values().first()
 
     def state(self, message: Message) -> str:
@@ -147,17 +188,17 @@ class WorkerDatabase:
         return row["state"] if row else "gone"
 
     def left(self) -> int:
-        """How many messages are neither completed nor dead letters."""
+        """Count the messages that are neither completed nor dead letters."""
         unfinished = "SELECT count(*) FROM mqlite_messages WHERE state NOT IN {}"
         return self.scalar(unfinished.format("('completed', 'dead_lettered')"))
 
     def dead_letters(self) -> list[DeadLetter]:
-        """The oldest first."""
+        """Return the dead letters, the oldest first."""
         dead = DeadLetter.objects.using(ALIAS).filter(state="dead_lettered")
         return list(dead.order_by("finished_at", "pk"))
 
     def effects(self) -> list[tuple[int, int, str]]:
-        """Message, delivery count and worker of each time that work was done, in order."""
+        """Return message, delivery count and worker of each effect, in order."""
         return self.rows(
             "SELECT message, delivery_count, worker FROM worker_app_effect ORDER BY id"
         )
@@ -165,10 +206,21 @@ class WorkerDatabase:
     def handled(self) -> list[int]:
         return [message for message, _, _ in self.effects()]
 
+    def deliveries(self) -> list[int]:
+        """Return the delivery count of each effect, in order."""
+        return [delivery for _, delivery, _ in self.effects()]
+
+    def registered(self) -> int:
+        """Count the entries of workers."""
+        return self.scalar("SELECT count(*) FROM mqlite_meta WHERE key LIKE 'worker:%'")
+
+    def wait_registered(self, count: int) -> None:
+        wait_until(lambda: self.registered() == count, f"{count} registered workers")
+
     # The file
 
     def close(self) -> None:
-        """Let go of the file; the next question opens it again."""
+        """Close the connection; the next query opens it again."""
         connections[ALIAS].close()
 
     def rows(self, sql: str) -> list[tuple]:
@@ -188,20 +240,20 @@ class WorkerDatabase:
 
     @contextmanager
     def other_program(self) -> Iterator[sqlite3.Connection]:
-        """A connection as any program would open it, without Django."""
+        """Open a connection as other programs do, without Django."""
         with closing(sqlite3.connect(self.path, isolation_level=None, timeout=30)) as connection:
             yield connection
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Another program holds the write lock."""
+        """Hold the write lock as another program."""
         with self.other_program() as other:
             other.execute("BEGIN IMMEDIATE")
             yield
             other.execute("ROLLBACK")
 
     def freeze(self, worker: Worker) -> None:
-        """Stop it dead, but not while it has the write lock: nobody else could go on."""
+        """Stop the worker with SIGSTOP, but not while it holds the write lock."""
         process = psutil.Process(worker.pid)
         while True:
             worker.signal(signal.SIGSTOP)
@@ -219,21 +271,22 @@ class WorkerDatabase:
             return True
 
     def is_sound(self) -> bool:
-        """Whether SQLite finds the file complete and consistent."""
+        """Return True if SQLite finds the file complete and consistent."""
         return self.rows("PRAGMA integrity_check") == [("ok",)]
 
     # Processes
 
     def start(self, *arguments: str, **options: Any) -> Worker:
-        """`manage.py runworker` with these arguments."""
+        """Start `manage.py runworker` with these arguments."""
         return self.run("runworker", *arguments, **options)
 
-    def run(self, *command: str, launcher: Sequence[str] = (), **environment: str) -> Worker:
-        """`manage.py` with this command; a launcher is a program that becomes it."""
+    def run(self, *command: str, launcher: str = "", **environment: str) -> Worker:
+        """Start `manage.py` with this command, by a launcher of tests/support/launchers.py."""
+        launch = ("-m", "tests.support.launchers", launcher) if launcher else ()
         log = self.beside / f"process-{len(self.workers)}.log"
         with log.open("wb") as output:
             popen = subprocess.Popen(
-                [sys.executable, *launcher, "-m", "django", *command],
+                [sys.executable, *launch, "-m", "django", *command],
                 cwd=ROOT,
                 env={**os.environ, **self._environment(), **environment},
                 stdin=subprocess.DEVNULL,
@@ -249,13 +302,15 @@ class WorkerDatabase:
 
     def end_workers(self) -> None:
         for worker in self.workers:
-            worker.popen.kill()
-            worker.popen.wait()
+            with suppress(psutil.NoSuchProcess):
+                for child in psutil.Process(worker.pid).children():
+                    child.kill()
+            worker.kill()
 
 
 @pytest.fixture(scope="session")
 def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with every table, once per test process; to be copied."""
+    """A database with every table, to be copied; made once per test process."""
     path = tmp_path_factory.mktemp("migrated") / "queue.sqlite3"
     database = WorkerDatabase(path=path, beside=path.parent)
     migrated = database.run("migrate", "--run-syncdb", "--verbosity=0")
@@ -265,17 +320,63 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def database(tmp_path, migrated_file, django_db_blocker) -> Iterator[WorkerDatabase]:
-    """A database of the test's own, at the alias `worker`; its processes end with the test."""
+    """A database at the alias `worker`, whose processes end with the test."""
     directory = tmp_path / "database"
     directory.mkdir()
     path = Path(shutil.copy(migrated_file, directory / "queue.sqlite3"))
-    found = WorkerDatabase(path=path, beside=tmp_path)
+    database = WorkerDatabase(path=path, beside=tmp_path)
     connections.settings[ALIAS] = {**connections.settings["default"], "NAME": str(path)}
     with django_db_blocker.unblock():
         try:
-            yield found
+            yield database
         finally:
-            found.end_workers()
-            found.close()
+            database.end_workers()
+            database.close()
             del connections[ALIAS]
             del connections.settings[ALIAS]
+
+
+@pytest.fixture
+def busy(database) -> Callable[..., tuple[Worker, Message]]:
+    """Start a worker with one thread, and wait until it runs a handler that waits for `go_on()`."""
+
+    def start(
+        *arguments: str, queue: str = "jobs", steps: Any = None, lease: float = 0, **options: Any
+    ) -> tuple[Worker, Message]:
+        if lease:
+            database.queue(queue, lock_duration=lease)
+        message = database.enqueue_waiting(queue, **(steps or {}))
+        worker = database.start("--threads=1", *arguments, **options)
+        database.wait_started()
+        return worker, message
+
+    return start
+
+
+@pytest.fixture
+def busy_processes(database) -> Callable[..., tuple[Worker, dict[int, Message]]]:
+    """Start a worker of so many processes, each in a handler that waits for `go_on()`.
+
+    Returns it with the messages by the pid of the process that handles them.
+    """
+
+    def start(
+        processes: int, *arguments: str, queue: str = "jobs", **options: Any
+    ) -> tuple[Worker, dict[int, Message]]:
+        names = [f"started-{number}" for number in range(processes)]
+        messages = [database.enqueue_waiting(queue, started=database.file(name)) for name in names]
+        worker = database.start(f"--processes={processes}", "--threads=1", *arguments, **options)
+        files = [database.beside / f"{name}.1" for name in names]
+        wait_until(
+            lambda: all(file.exists() and file.read_text() for file in files),
+            "the handlers to start",
+        )
+        pids = [int(file.read_text()) for file in files]
+        assert len(set(pids)) == processes
+        return worker, dict(zip(pids, messages, strict=True))
+
+    return start
+
+
+def wait_all_gone(processes: list[psutil.Process]) -> None:
+    wait_until(lambda: not any(process.is_running() for process in processes), "them to be gone")

@@ -6,7 +6,6 @@ from typing import Any
 from django_mqlite import Reject, Retry
 from django_mqlite.task_backend import task_options
 from django_mqlite.task_backend.compat import TaskContext, task
-from tests.support import odd_errors
 
 seen: list[Any] = []
 """The arguments of calls, in order."""
@@ -193,18 +192,6 @@ def endless():
     value = []
     value.append(value)
     return value
-
-
-@task()
-def raise_odd(name):
-    error = getattr(odd_errors, name)()
-    raise error
-
-
-@task()
-async def raise_odd_async(name):
-    error = getattr(odd_errors, name)()
-    raise error
 
 
 @task()

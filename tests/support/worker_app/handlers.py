@@ -8,11 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from asgiref.sync import sync_to_async
+
 from django_mqlite import Reject, Retry, handler
 from django_mqlite.models import Message
 
-from .models import Effect
+from . import unruly  # noqa: F401 - registers its handlers
+from .models import Effect, effect_of
 from .waiting import wait_for
+from .ways import stand_by, start, start_in_coroutine
 
 
 @handler("jobs")
@@ -22,31 +26,57 @@ from .waiting import wait_for
 def work(message: Message) -> None:
     steps = prepare(message)
     if "quiet" not in steps:
-        Effect.objects.create(**facts(message))
+        Effect.objects.create(**effect_of(message))
     finish(steps, message)
 
 
 @handler("atomic", atomic=True)
 def work_atomically(message: Message) -> None:
-    """The effect comes first, so that a handler that does not end has one to lose."""
-    Effect.objects.create(**facts(message))
+    """Store the effect first, so that a handler that does not end has one to lose."""
+    Effect.objects.create(**effect_of(message))
     finish(prepare(message), message)
 
 
 @handler("async")
 async def work_in_a_loop(message: Message) -> None:
     await asyncio.sleep(0)
-    await Effect.objects.acreate(**facts(message))
+    await Effect.objects.acreate(**effect_of(message))
     finish(message.data, message)
 
 
 @handler("noop")
 def do_nothing(message: Message) -> None:
-    """For the rates."""
+    """Return at once."""
+
+
+@handler("fork-plain")
+@handler("fork-atomic", atomic=True)
+def fork(message: Message) -> None:
+    start(message.data)
+
+
+@handler("fork-async")
+async def fork_in_a_loop(message: Message) -> None:
+    await start_in_coroutine(message.data)
+
+
+@handler("fork-thread")
+async def fork_in_a_thread(message: Message) -> None:
+    await sync_to_async(start)(message.data)
+
+
+@handler("fork-to-thread")
+async def fork_in_a_thread_of_asyncio(message: Message) -> None:
+    await asyncio.to_thread(start, message.data)
+
+
+@handler("stand-by")
+async def stand_by_others(message: Message) -> None:
+    await stand_by(message.data)
 
 
 def prepare(message: Message) -> dict[str, Any]:
-    """Say that the handler runs, and wait for what it is to wait for."""
+    """Write the file that shows that the handler runs, and wait for the file it is to wait for."""
     steps: dict[str, Any] = message.data
     if "started" in steps:
         Path(f"{steps['started']}.{message.delivery_count}").write_text(str(os.getpid()))
@@ -57,19 +87,10 @@ def prepare(message: Message) -> dict[str, Any]:
     return steps
 
 
-def facts(message: Message) -> dict[str, Any]:
-    return {
-        "message": message.pk,
-        "queue": message.queue,
-        "delivery_count": message.delivery_count,
-        "worker": message.locked_by,
-    }
-
-
 def finish(steps: dict[str, Any], message: Message) -> None:
     """End as the message says; by default return."""
     if message.delivery_count > steps.get("deliveries", sys.maxsize):
-        return  # the trouble is over
+        return
     if "raise" in steps:
         raise RuntimeError(steps["raise"])
     if "reject" in steps:

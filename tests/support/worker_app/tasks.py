@@ -7,11 +7,12 @@ from pathlib import Path
 from django_mqlite.task_backend.compat import task
 
 from .waiting import wait_for
+from .ways import start, start_in_coroutine
 
 
 @task(takes_context=True)
 def double(context, number, *, started=None, wait=None, kill_attempts=0):
-    """Twice the number, after saying that it runs, waiting, and dying as often as it is told to."""
+    """Return twice the number; before, write `started`, wait for `wait`, or kill the process."""
     if started:
         Path(f"{started}.{context.attempt}").write_text(str(os.getpid()))
     if wait:
@@ -24,3 +25,13 @@ def double(context, number, *, started=None, wait=None, kill_attempts=0):
 @task()
 async def double_async(number):
     return 2 * number
+
+
+@task()
+def fork(order):
+    start(order)
+
+
+@task()
+async def fork_in_a_loop(order):
+    await start_in_coroutine(order)

@@ -1,4 +1,4 @@
-"""What handlers and tasks wait for: a file that a test makes."""
+"""Wait for a file that a test creates."""
 
 import time
 from pathlib import Path

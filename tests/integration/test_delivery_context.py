@@ -1,4 +1,4 @@
-"""A delivery ends alone, whatever its kind: no other is undone, delayed or changed by it."""
+"""A delivery of any flavour ends alone: it does not undo, delay or change another one."""
 
 import asyncio
 import contextlib
@@ -16,23 +16,23 @@ from django.contrib.auth.models import Group
 from django.db import connection, transaction
 from django.utils import timezone, translation
 
-from django_mqlite.handlers import Handler
 from django_mqlite.logs import current_message
 from django_mqlite.models import DeadLetter, Message
-from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.pool import Pool
-from django_mqlite.worker.process import run_worker_process
-from django_mqlite.worker.shutdown import Shutdown
-from tests.support.flavours import FLAVOURS, HANDLERS, TASKS, Work
-from tests.support.unruly_app import UNRULY
+from tests.support.steps import (
+    EVERY_FLAVOUR,
+    HANDLER_FLAVOURS,
+    PARALLEL_FLAVOURS,
+    Work,
+    run_handler,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-PATIENCE = 30
+TIMEOUT = 30
 
-each_flavour = pytest.mark.parametrize("flavour", FLAVOURS)
-each_parallel_flavour = pytest.mark.parametrize("flavour", [*HANDLERS, *TASKS])
-"""Two atomic handlers never run at once."""
+each_flavour = pytest.mark.parametrize("flavour", EVERY_FLAVOUR)
+each_parallel_flavour = pytest.mark.parametrize("flavour", PARALLEL_FLAVOURS)
 
 
 @pytest.fixture
@@ -41,7 +41,8 @@ def jobs(make_queue):
     return make_queue("jobs", max_delivery_count=1)
 
 
-def this_message() -> int:
+def message_id() -> int:
+    """Return the id of the message that is delivered, also to a task."""
     return current_message.get()[1]
 
 
@@ -49,7 +50,7 @@ def this_message() -> int:
 
 
 def end():
-    """The neighbour has nothing to do."""
+    """Let the neighbour end at once."""
 
 
 def fail_in_the_database():
@@ -65,33 +66,31 @@ def turn_autocommit_off():
 def finished(monkeypatch):
     """An event for each message, set when its delivery has ended and before it is settled."""
     events = defaultdict(threading.Event)
+    original = Pool._finish
 
-    def finish(pool, ended):
-        events[ended.message.pk].set()
-        usual(pool, ended)
+    def finish(pool, result):
+        events[result.message.pk].set()
+        original(pool, result)
 
-    usual = Pool._finish
     monkeypatch.setattr(Pool, "_finish", finish)
     return events
 
 
-@pytest.mark.parametrize("end_of_neighbour", [end, fail_in_the_database, turn_autocommit_off])
+@pytest.mark.parametrize("end_neighbour", [end, fail_in_the_database, turn_autocommit_off])
 @each_parallel_flavour
-def test_open_transaction_survives_the_end_of_a_neighbour(
-    jobs, finished, flavour, end_of_neighbour
-):
+def test_open_transaction_survives_the_end_of_a_neighbour(jobs, finished, flavour, end_neighbour):
     is_inside = threading.Event()
 
     def act(message):
-        if this_message() == neighbour:
-            assert is_inside.wait(PATIENCE)
-            end_of_neighbour()
+        if message_id() == neighbour:
+            assert is_inside.wait(TIMEOUT)
+            end_neighbour()
         else:
             with transaction.atomic():
                 Group.objects.create(name="first")
                 Message.objects.enqueue("others", None)
                 is_inside.set()
-                assert finished[neighbour].wait(PATIENCE)
+                assert finished[neighbour].wait(TIMEOUT)
                 Group.objects.create(name="second")
 
     work = Work(flavour, act)
@@ -107,60 +106,56 @@ def test_open_transaction_survives_the_end_of_a_neighbour(
 @each_parallel_flavour
 def test_delivery_ends_while_a_neighbour_occupies_its_thread(jobs, finished, flavour):
     is_inside = threading.Event()
+    results = []
 
     def act(message):
-        if this_message() == neighbour:
+        if message_id() == neighbour:
             is_inside.set()
-            waited.append(finished[ended].wait(PATIENCE))
+            results.append(finished[delivered].wait(TIMEOUT))
         else:
-            assert is_inside.wait(PATIENCE)
+            assert is_inside.wait(TIMEOUT)
 
-    waited = []
     work = Work(flavour, act)
-    neighbour, ended = work.enqueue(), work.enqueue()
+    neighbour, delivered = work.enqueue(), work.enqueue()
 
     work.run(threads=2)
 
-    assert waited == [True]
+    assert results == [True]
 
 
 def test_coroutine_without_calls_ends_while_a_neighbour_blocks_a_thread(jobs, finished):
-    (neighbour, ended) = Message.objects.enqueue_many("jobs", [None, None])
-    waited = []
+    neighbour, delivered = Message.objects.enqueue_many("jobs", [None, None])
+    results = []
 
     async def handle(message):
         if message.pk == neighbour.pk:
-            waited.append(await sync_to_async(finished[ended.pk].wait)(PATIENCE))
+            results.append(await sync_to_async(finished[delivered.pk].wait)(TIMEOUT))
 
-    worker = WorkerOptions(using="default", queues=("jobs",), burst=True, threads=2)
-    run_worker_process(worker, {"jobs": Handler(queue="jobs", function=handle)}, Shutdown())
+    run_handler(handle, threads=2)
 
-    assert waited == [True]
+    assert results == [True]
 
 
 def test_error_that_two_coroutines_raise_ends_only_one_of_them(jobs, finished):
-    """As those of a pool of connections: it has frames of both, and one of them goes on."""
-    (first, second) = Message.objects.enqueue_many("jobs", [None, None])
+    """A pool of connections shares errors: they have frames of both, and one of them goes on."""
+    first, second = Message.objects.enqueue_many("jobs", [None, None])
     shared = ValueError("shared")
-    went_on = []
+    raised = asyncio.Event()
+    completed = []
 
     async def handle(message):
         if message.pk == second.pk:
             await raised.wait()
             raise shared
-        try:
+        with contextlib.suppress(ValueError):
             raise shared
-        except ValueError:
-            pass
         raised.set()
-        await asyncio.to_thread(finished[second.pk].wait, PATIENCE)
-        went_on.append(message.pk)
+        await asyncio.to_thread(finished[second.pk].wait, TIMEOUT)
+        completed.append(message.pk)
 
-    raised = asyncio.Event()
-    worker = WorkerOptions(using="default", queues=("jobs",), burst=True, threads=2)
-    run_worker_process(worker, {"jobs": Handler(queue="jobs", function=handle)}, Shutdown())
+    run_handler(handle, threads=2)
 
-    assert went_on == [first.pk]
+    assert completed == [first.pk]
     assert [letter.pk for letter in DeadLetter.objects.all()] == [second.pk]
 
 
@@ -176,30 +171,30 @@ def begin_in_django():
     transaction.atomic().__enter__()
 
 
-def begin_in_the_driver():
-    transaction.set_autocommit(False)
-
-
-@pytest.mark.parametrize("begin_one", [begin, begin_in_django, begin_in_the_driver])
+@pytest.mark.parametrize("begin_transaction", [begin, begin_in_django, turn_autocommit_off])
 @each_flavour
-def test_delivery_that_leaves_a_transaction_open_fails(jobs, flavour, begin_one, caplog):
+def test_delivery_that_leaves_a_transaction_open_fails(jobs, flavour, begin_transaction, caplog):
     if flavour == "atomic":
-        begin_one = begin_in_django  # Django refuses the others, or SQLite does
+        begin_transaction = begin_in_django  # Django refuses the others, or SQLite does
 
-    def leave_open(message):
-        begin_one()
-        Group.objects.create(name="never committed")
+    def act(message):
+        if message_id() == left_open:
+            begin_transaction()
+            Group.objects.create(name="rolled back")
+        else:
+            Group.objects.create(name="committed")
 
-    work = Work(flavour, leave_open)
-    left_open = work.enqueue()
+    work = Work(flavour, act)
+    left_open, following = work.enqueue(), work.enqueue()
 
     assert work.run().code == 0
 
-    letter = DeadLetter.objects.get(pk=left_open)
-    assert letter.dead_letter_reason == "MaxDeliveryCountExceeded"
+    letter = DeadLetter.objects.get()
+    assert (letter.pk, letter.dead_letter_reason) == (left_open, "MaxDeliveryCountExceeded")
     assert letter.errors[-1]["class"] == "django_mqlite.exceptions.TransactionLeftOpen"
-    assert not Group.objects.exists()
-    assert not [record for record in caplog.records if "remains settled" in record.getMessage()]
+    assert [group.name for group in Group.objects.all()] == ["committed"]
+    assert not Message.objects.filter(pk=following, state="active").exists()
+    assert "remains settled" not in caplog.text
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -207,7 +202,7 @@ def test_worker_process_fails_a_coroutine_that_leaves_a_transaction_open(databas
     database.queue("leaves-open", max_delivery_count=1)
     left_open = database.enqueue("leaves-open")
 
-    worker = database.start("--queues=leaves-open", "--burst", f"--processes={processes}", **UNRULY)
+    worker = database.start("--queues=leaves-open", "--burst", f"--processes={processes}")
 
     assert worker.ended_well()
     (letter,) = database.dead_letters()
@@ -216,32 +211,34 @@ def test_worker_process_fails_a_coroutine_that_leaves_a_transaction_open(databas
     assert database.effects() == []
 
 
-@pytest.mark.parametrize("how", ["raises", "returns", "leaves open"])
-@pytest.mark.parametrize("flavour", [*HANDLERS, "atomic"])
-def test_settle_that_was_rolled_back_is_settled_by_how_the_delivery_ended(jobs, flavour, how):
-    def complete_and_roll_back(message):
-        if how == "leaves open":
+@pytest.mark.parametrize("end", ["raises", "returns", "leaves open", "commits"])
+@pytest.mark.parametrize("flavour", HANDLER_FLAVOURS)
+def test_settle_by_the_handler_counts_only_after_its_commit(jobs, flavour, end):
+    def settle(message):
+        if end == "leaves open":
             transaction.atomic().__enter__()
-            message.complete()
-        else:
-            with contextlib.suppress(LookupError), transaction.atomic():
-                message.complete()
-                raise {"raises": ValueError, "returns": KeyError}[how]
+            message.reject("Own")
+            return
+        with contextlib.suppress(LookupError), transaction.atomic():
+            message.reject("Own")
+            if end != "commits":
+                raise {"raises": ValueError, "returns": KeyError}[end]
 
-    work = Work(flavour, complete_and_roll_back)
-    number = work.enqueue()
+    work = Work(flavour, settle)
+    message = work.enqueue()
 
     assert work.run().code == 0
 
-    left = DeadLetter.objects.filter(pk=number).values_list("dead_letter_reason", flat=True)
-    assert list(left) == ([] if how == "returns" else ["MaxDeliveryCountExceeded"])
+    reasons = DeadLetter.objects.filter(pk=message).values_list("dead_letter_reason", flat=True)
+    failed = ["MaxDeliveryCountExceeded"]
+    assert list(reasons) == {"returns": [], "commits": ["Own"]}.get(end, failed)
 
 
 # What a delivery passes on
 
 
 class Large:
-    """What a handler has in its frames."""
+    """An object in a frame of the handler."""
 
 
 def fail_with(error):
@@ -263,11 +260,11 @@ FAILURES = {
 @pytest.mark.parametrize("failure", FAILURES)
 @each_flavour
 def test_failed_delivery_is_freed_without_the_garbage_collector(jobs, flavour, failure):
-    kept = []
+    references = []
 
     def hold_and_fail(message):
         large = Large()
-        kept.append(weakref.ref(large))
+        references.append(weakref.ref(large))
         try:
             FAILURES[failure]()
         except Exception as error:
@@ -280,11 +277,11 @@ def test_failed_delivery_is_freed_without_the_garbage_collector(jobs, flavour, f
     gc.disable()
     try:
         work.run()
-        left = [large() for large in kept]
+        objects = [reference() for reference in references]
     finally:
         gc.enable()
 
-    assert left == [None]
+    assert objects == [None]
 
 
 def read_half():
@@ -300,26 +297,24 @@ def write_half():
     return cursor
 
 
-kept = []
-
-
 @pytest.mark.parametrize("begin_query", [read_half, write_half])
 @pytest.mark.parametrize("end_of_first", ["fails", "returns", "keeps"])
 @each_flavour
-def test_half_read_query_is_over_with_its_delivery(jobs, flavour, end_of_first, begin_query):
+def test_half_read_query_ends_with_its_delivery(jobs, flavour, end_of_first, begin_query):
     Group.objects.bulk_create(Group(name=name) for name in "abcd")
-    seen = []
+    checkpoints = []
+    kept = []
 
     def act(message):
-        if this_message() == first:
-            names = begin_query()
+        if message_id() == first:
+            query = begin_query()
             if end_of_first == "keeps":
-                kept.append(names)
+                kept.append(query)
             if end_of_first == "fails":
                 raise ValueError("half-way")
         else:
             Group.objects.create(name="effect")
-            seen.append(checkpoint())
+            checkpoints.append(checkpoint())
             kept.clear()  # before its connection is closed, or Python complains
 
     def checkpoint():
@@ -334,17 +329,17 @@ def test_half_read_query_is_over_with_its_delivery(jobs, flavour, end_of_first, 
     first, second = work.enqueue(), work.enqueue()
     work.run()
 
-    assert seen == [None if flavour == "atomic" else 0]
+    assert checkpoints == [None if flavour == "atomic" else 0]
     assert Group.objects.filter(name="effect").exists()
     assert not DeadLetter.objects.filter(pk=second).exists()
 
 
-job_variable = ContextVar("job_variable", default="nobody's")
+variable = ContextVar("variable", default="of nothing")
 
 
-def surroundings():
+def locale_and_context():
     zone = timezone.get_current_timezone_name()
-    return translation.get_language(), zone, job_variable.get()
+    return translation.get_language(), zone, variable.get()
 
 
 @each_flavour
@@ -352,30 +347,23 @@ def test_delivery_starts_in_the_context_and_locale_of_the_worker(jobs, flavour):
     seen = []
 
     def change_all(message):
-        seen.append(surroundings())
+        seen.append(locale_and_context())
         translation.activate("de")
         timezone.activate("Asia/Tokyo")
-        job_variable.set("the delivery's")
+        variable.set("of the delivery")
 
     work = Work(flavour, change_all)
     for _ in range(3):
         work.enqueue()
-    token = job_variable.set("the worker's")
+    token = variable.set("of the worker")
     try:
         with translation.override("fr"), timezone.override("Europe/Paris"):
             work.run()
+        with translation.override(None):
+            work.enqueue()
+            work.run()
     finally:
-        job_variable.reset(token)
+        variable.reset(token)
 
-    assert seen == [("fr", "Europe/Paris", "the worker's")] * 3
-
-
-def test_delivery_without_a_language_has_none_like_the_worker(jobs):
-    seen = []
-    work = Work("plain", lambda message: seen.append(translation.get_language()))
-    work.enqueue()
-
-    with translation.override(None):
-        work.run()
-
-    assert seen == [None]
+    assert seen[:3] == [("fr", "Europe/Paris", "of the worker")] * 3
+    assert [language for language, _, _ in seen[3:]] == [None]

@@ -1,4 +1,4 @@
-"""NAME in its forms, relative, a URI, a link, a second alias: all of them mean one file."""
+"""Every form of NAME means one file: absolute, relative, a URI, a link, a second alias."""
 
 import os
 from pathlib import Path
@@ -12,8 +12,6 @@ from django_mqlite.verbs.database_file import storage
 from tests.settings import OWN_ENGINE
 from tests.support import engines
 from tests.support.source import ROOT
-from tests.support.unruly_app import UNRULY
-from tests.support.waiting import wait_until
 from tests.support.workers import ALIAS
 
 
@@ -34,62 +32,39 @@ FORMS = {
 each_form = pytest.mark.parametrize("form", FORMS)
 
 
-# A handler that changes the directory
-
-
 @pytest.mark.parametrize("engine", [OWN_ENGINE, "django.db.backends.sqlite3"])
 @pytest.mark.parametrize("start", ["--threads=2", "--processes=2"])
 @pytest.mark.parametrize("form", ["relative", "relative URI"])
-def test_a_worker_keeps_its_file_whatever_directory_a_handler_goes_to(
-    database, form, start, engine
-):
-    environment = {
-        **UNRULY,
-        "MQLITE_TEST_ENGINE": engine,
-        "MQLITE_TEST_DATABASE": FORMS[form](database.path),
-    }
-    database.queue("wanders")
+def test_worker_keeps_its_file_when_a_handler_changes_the_directory(database, form, start, engine):
+    name = FORMS[form](database.path)
     for _ in range(2):
         database.enqueue("wanders", str(database.beside))
-    worker = database.start(start, "--queues=wanders,jobs", **environment)
-    wait_until(lambda: database.left() == 0, "both handlers to end")
+    worker = database.start(
+        *(start, "--queues=wanders,jobs"), MQLITE_TEST_ENGINE=engine, MQLITE_TEST_DATABASE=name
+    )
+    database.wait_empty()
 
     database.enqueue_many("jobs", 4)  # for threads that have connected to nothing yet
-    wait_until(lambda: database.left() == 0, "the messages to be handled")
+    database.wait_empty()
 
     assert len(database.effects()) == 4
-    worker.terminate()
-    assert worker.ended_well()
+    worker.stop()
     assert "failed" not in worker.output
     assert not list(database.beside.glob("*.sqlite3"))
 
 
-# What is told of it
-
-
-@pytest.fixture
-def named(database, monkeypatch):
-    """Give the alias of the workers this NAME."""
-    database.enqueue("jobs")
-    monkeypatch.chdir(ROOT)
-
-    def named(form):
-        database.close()
-        monkeypatch.setitem(connections[ALIAS].settings_dict, "NAME", FORMS[form](database.path))
-        return database
-
-    return named
-
-
 @each_form
-def test_the_file_and_its_log_are_found(named, form):
-    database = named(form)
+def test_file_its_wal_and_its_doorbell_have_one_path(database, monkeypatch, form):
+    database.enqueue("jobs")
+    database.close()
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setitem(connections[ALIAS].settings_dict, "NAME", FORMS[form](database.path))
     database.enqueue("jobs")
 
-    found = storage(ALIAS)
+    files = storage(ALIAS)
 
-    assert found.path.samefile(database.path)
-    assert found.wal_size > 0
+    assert files.path.samefile(database.path)
+    assert files.wal_size > 0
     assert doorbell_path(ALIAS) == database.path.with_name("queue.sqlite3-doorbell")
 
 
@@ -97,25 +72,25 @@ def test_the_file_and_its_log_are_found(named, form):
 
 
 def warnings() -> list[str]:
-    return [found.msg for found in run_checks(tags=["mqlite"]) if found.id == "mqlite.W014"]
+    return [check.msg for check in run_checks(tags=["mqlite"]) if check.id == "mqlite.W014"]
 
 
 @pytest.mark.django_db
 @each_form
-def test_a_second_alias_of_the_queues_file_is_warned_of(form, tmp_path, monkeypatch):
+def test_second_alias_of_the_file_is_warned_of(form, tmp_path, monkeypatch):
     path = tmp_path / "queue.sqlite3"
     path.touch()
     monkeypatch.chdir(ROOT)
     monkeypatch.setitem(connection.settings_dict, "NAME", str(path))
 
     with engines.database("second", FORMS[form](path)):
-        (told,) = warnings()
+        (warning,) = warnings()
 
-    assert "'default' and 'second' are the same file" in told
+    assert "'default' and 'second' are the same file" in warning
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", [":memory:", "other.sqlite3", "file:memory?mode=memory"])
-def test_a_second_alias_of_another_database_is_not_warned_of(name, tmp_path):
+def test_alias_of_another_database_is_not_warned_of(name, tmp_path):
     with engines.database("second", name if ":" in name else tmp_path / name):
         assert warnings() == []

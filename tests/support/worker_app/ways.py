@@ -1,4 +1,4 @@
-"""Ways in which a handler starts processes, and how that ends."""
+"""Ways in which a handler starts processes, each of which returns how they ended."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ PATIENCE = 20
 
 
 def terminate() -> int | None:
-    """At once: it may not even have begun to run."""
+    """Terminate the process at once, perhaps before it has begun to run."""
     process = multiprocessing.Process(target=time.sleep, args=(LONG,))
     process.start()
     process.terminate()
@@ -48,7 +48,7 @@ def sleep_after(ready: Any) -> None:
 
 
 def fork() -> int | None:
-    """Without multiprocessing, and the signal comes at once again."""
+    """Fork without multiprocessing, and terminate the child at once."""
     pid = os.fork()
     if pid == 0:
         time.sleep(LONG)
@@ -58,17 +58,17 @@ def fork() -> int | None:
 
 
 def fork_and_return() -> int | None:
-    """The child returns from the handler."""
+    """Let the child return from the handler."""
     return fork_and(lambda: None)
 
 
 def fork_and_raise() -> int | None:
-    """The child raises out of the handler."""
+    """Let the child raise out of the handler."""
     return fork_and(interrupt_self)
 
 
 def fork_and_exit() -> int | None:
-    """The child leaves the handler by sys.exit()."""
+    """Let the child leave the handler by sys.exit()."""
     return fork_and(lambda: sys.exit(3))
 
 
@@ -89,7 +89,7 @@ def fork_and(leave: Callable[[], object]) -> int | None:
 
 
 def exit_code_of_fork(pid: int) -> int | None:
-    """None while it runs."""
+    """Return the exit code, or None while the process runs."""
     ended, status = os.waitpid(pid, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if ended else None
 
@@ -110,7 +110,7 @@ def run() -> int | None:
 
 
 def map_in_pool() -> list[int]:
-    """On its way out it terminates its processes."""
+    """Map in a pool, which terminates its processes on exit."""
     with multiprocessing.Pool(2) as pool:
         return pool.map_async(abs, [-1, -2]).get(PATIENCE)
 
@@ -125,7 +125,7 @@ def name_start_method() -> str:
 
 
 def set_django_up() -> list[bool]:
-    """In processes that begin with nothing set up."""
+    """Set Django up in spawned processes."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(2, initializer=django.setup) as pool:
         return pool.map_async(has_models, [1, 2]).get(PATIENCE)
@@ -149,38 +149,29 @@ def exit_code_of(process: Any, seconds: float = PATIENCE) -> int | None:
 WAYS = {
     way.__name__: way
     for way in (
-        terminate,
-        interrupt,
-        fork,
-        fork_and_return,
-        fork_and_raise,
-        fork_and_exit,
-        run,
-        map_in_pool,
-        map_in_executor,
-        name_start_method,
-        set_django_up,
+        *(terminate, interrupt, fork, fork_and_return, fork_and_raise, fork_and_exit),
+        *(run, map_in_pool, map_in_executor, name_start_method, set_django_up),
     )
 }
 
 
 async def fork_and_yield() -> int | None:
-    """The child gives the control back to the event loop."""
+    """Let the child return control to the event loop."""
     return await fork_in_coroutine(lambda: asyncio.sleep(0))
 
 
 async def fork_and_sleep() -> int | None:
-    """The child waits for a timer of the event loop."""
+    """Let the child wait for a timer of the event loop."""
     return await fork_in_coroutine(lambda: asyncio.sleep(LONG))
 
 
 async def fork_and_await_thread() -> int | None:
-    """The child waits for a thread, and its process has no other thread."""
+    """Let the child wait for a thread, although its process has no other."""
     return await fork_in_coroutine(lambda: sync_to_async(abs)(-1))
 
 
 async def fork_and_await_future() -> int | None:
-    """The child waits for a future that another task of the worker sets."""
+    """Let the child wait for a future that another task of the worker sets."""
     loop = asyncio.get_running_loop()
     future = loop.create_future()
     loop.call_later(LONG, future.cancel)
@@ -188,7 +179,7 @@ async def fork_and_await_future() -> int | None:
 
 
 async def fork_and_await_after_exception() -> int | None:
-    """The child raises, and waits in its clean-up."""
+    """Let the child raise, and wait in its clean-up."""
 
     async def fail() -> None:
         try:
@@ -200,7 +191,7 @@ async def fork_and_await_after_exception() -> int | None:
 
 
 async def fork_and_raise_in_coroutine() -> int | None:
-    """The child raises out of the coroutine."""
+    """Let the child raise out of the coroutine."""
 
     async def fail() -> None:
         raise KeyError
@@ -209,12 +200,12 @@ async def fork_and_raise_in_coroutine() -> int | None:
 
 
 async def fork_and_return_from_coroutine() -> int | None:
-    """The child returns from the coroutine."""
+    """Let the child return from the coroutine."""
     return await fork_in_coroutine(no_step)
 
 
 async def fork_and_run_own_loop() -> int | None:
-    """The child awaits in an event loop of its own, and returns."""
+    """Let the child await in an event loop of its own, and return."""
 
     async def run() -> None:
         asyncio.run(asyncio.sleep(0.01))
@@ -223,12 +214,12 @@ async def fork_and_run_own_loop() -> int | None:
 
 
 async def fork_in_task_and_yield() -> int | None:
-    """A task of the handler forks, and the child gives the control back to the event loop."""
+    """Fork in a task of the handler, and let the child return control to the event loop."""
     return await asyncio.create_task(fork_and_yield())
 
 
 async def fork_in_task_and_return() -> int | None:
-    """A task of the handler forks, and the child returns from it."""
+    """Fork in a task of the handler, and let the child return from it."""
 
     async def run() -> int | None:
         with contextlib.suppress(InChild):
@@ -260,22 +251,16 @@ async def fork_in_coroutine(leave: Callable[[], Awaitable[object]]) -> int | Non
 ASYNC_WAYS = {
     way.__name__: way
     for way in (
-        fork_and_yield,
-        fork_and_sleep,
-        fork_and_await_thread,
-        fork_and_await_future,
-        fork_and_await_after_exception,
-        fork_and_raise_in_coroutine,
-        fork_and_return_from_coroutine,
-        fork_and_run_own_loop,
-        fork_in_task_and_yield,
-        fork_in_task_and_return,
+        *(fork_and_yield, fork_and_sleep, fork_and_await_thread, fork_and_await_future),
+        *(fork_and_await_after_exception, fork_and_raise_in_coroutine),
+        *(fork_and_return_from_coroutine, fork_and_run_own_loop),
+        *(fork_in_task_and_yield, fork_in_task_and_return),
     )
 }
 
 
-def take(order: dict[str, str]) -> None:
-    """Start processes in that way, and write how it ended."""
+def start(order: dict[str, str]) -> None:
+    """Start processes in the given way, and write the outcome to a file."""
     try:
         outcome = repr(WAYS[order["way"]]())
     except InChild:
@@ -285,10 +270,10 @@ def take(order: dict[str, str]) -> None:
     write(order, outcome)
 
 
-async def take_in_coroutine(order: dict[str, str]) -> None:
-    """Start a process in that way of a coroutine, or one of the others, and write how it ended."""
+async def start_in_coroutine(order: dict[str, str]) -> None:
+    """Start processes in the given way, perhaps of a coroutine, and write the outcome."""
     if order["way"] in WAYS:
-        take(order)
+        start(order)
         return
     try:
         outcome = repr(await ASYNC_WAYS[order["way"]]())
@@ -298,7 +283,7 @@ async def take_in_coroutine(order: dict[str, str]) -> None:
 
 
 async def stand_by(order: dict[str, str]) -> None:
-    """Run until the test ends it; report any process other than the worker's that runs this."""
+    """Run until the test ends it; report any other process than the worker that runs this."""
     pid = os.getpid()
     write(order | {"outcome": f"{order['outcome']}.ready"}, str(pid))
     while not has_ended(order):

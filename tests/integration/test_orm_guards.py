@@ -1,4 +1,4 @@
-"""Rows are written by verbs: the doors of the ORM are closed and name the verb."""
+"""Rows are written by verbs: the ORM refuses to write them and names the verb."""
 
 import pytest
 from django.db import transaction
@@ -28,7 +28,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("new", NEW)
-def test_new_row_is_refused_with_the_verb(queue, new, way):
+def test_new_row_is_refused_with_the_verb_to_use(queue, new, way):
     model, values, verb = NEW[new]
     before = model.objects.count()
 
@@ -58,7 +58,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_update_of_a_guarded_column_is_refused_with_the_verb(queue, change):
+def test_update_of_a_guarded_column_is_refused_with_the_verb_to_use(queue, change):
     model, values, verb = CHANGES[change]
 
     with pytest.raises(TypeError, match=rf"{verb}\("):
@@ -81,7 +81,7 @@ def test_bulk_update_and_save_of_a_guarded_column_are_refused(queue):
     assert row_of(message) == before
 
 
-def test_columns_that_decide_nothing_can_be_changed(queue):
+def test_columns_without_an_effect_can_be_changed(queue):
     message = enqueue("jobs", 1)
 
     assert Message.objects.filter(pk=message.pk).update(subject="changed") == 1
@@ -91,7 +91,7 @@ def test_columns_that_decide_nothing_can_be_changed(queue):
     assert Message.objects.values_list("subject", "correlation_id").get() == ("changed", "c")
 
 
-def test_every_configuring_column_of_a_queue_is_guarded():
+def test_configuring_columns_of_a_queue_are_guarded():
     free = {"created_at", "updated_at"}
 
     for field in Queue._meta.concrete_fields:

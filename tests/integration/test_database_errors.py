@@ -1,65 +1,51 @@
-"""A database that fails while a worker runs: told once with what to do, waited for, nothing lost.
+"""A database that fails while a worker runs: the error is logged once, and nothing is lost.
 
-Locked at the moment of settling: test_runworker.py. How long the rests are: unit/test_faults.py.
+A database that is locked when a message is settled: test_runworker.py. The delays between the
+attempts: tests/unit.
 """
 
 import logging
 import re
 import shutil
-from itertools import count
 from pathlib import Path
 
 import pytest
 from django.db import OperationalError, connection
 
-from django_mqlite.handlers import Handler
 from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
 from django_mqlite.worker import database_errors
 from django_mqlite.worker.leases import LeaseRenewer
-from django_mqlite.worker.options import WorkerOptions
-from django_mqlite.worker.process import ProcessResult, run_worker_process
-from django_mqlite.worker.shutdown import Shutdown
+from django_mqlite.worker.process import ProcessResult
 from django_mqlite.worker.watchdogs import CHECK_INTERVAL, DatabaseFiles
 from tests.support import engines
-from tests.support.unruly_app import UNRULY
+from tests.support.steps import run_handler
 from tests.support.verbs import state_of
 from tests.support.waiting import wait_until
 
 COUNT = 12
 REASON = "x" * 1_000
-"""Together more than fits into the pages that there are."""
-
-
-def run(handle, *, stop=None, **options) -> ProcessResult:
-    worker = WorkerOptions(using="default", queues=("jobs",), **options)
-    return run_worker_process(
-        worker, {"jobs": Handler(queue="jobs", function=handle)}, stop or Shutdown()
-    )
+"""Together more than fits into the free pages."""
 
 
 # Full
 
 
 def test_full_disk_while_settling_delays_the_settle_whole(database):
-    """The worker's connections may not go beyond so many pages; then somebody makes room."""
+    """The connections of the worker are limited to some pages, until space is freed."""
     database.queue("jobs", lock_duration=60)
-    steps = {"quiet": True, "wait_for": database.file("go-on"), "reject": ["Broken", REASON]}
-    messages = [
-        database.enqueue("jobs", {**steps, "started": database.file(f"started-{number}")})
-        for number in range(COUNT)
-    ]
+    steps = {"quiet": True, "reject": ["Broken", REASON]}
+    files = [database.file(f"started-{number}") for number in range(COUNT)]
+    messages = [database.enqueue_waiting(started=file, **steps) for file in files]
     pages = database.scalar("PRAGMA page_count") + 50
-    worker = database.start(
-        f"--threads={COUNT}", "--queues=jobs", MQLITE_TEST_MAX_PAGES=str(pages), **UNRULY
-    )
+    worker = database.start(f"--threads={COUNT}", "--queues=jobs", MQLITE_TEST_MAX_PAGES=str(pages))
     started = lambda delivery: [*database.beside.glob(f"started-*.{delivery}")]  # noqa: E731
     wait_until(lambda: len(started(1)) == COUNT, "the handlers to start")
     with database.other_program() as other:
         other.execute("CREATE TABLE filler (data BLOB)")
         other.execute("INSERT INTO filler VALUES (zeroblob(4000000))")
 
-    database.beside.joinpath("go-on").touch()
+    database.go_on()
     worker.wait_said("the database failed")
     assert "full" in worker.output
     assert "free space" in worker.output
@@ -81,29 +67,29 @@ def test_full_disk_while_settling_delays_the_settle_whole(database):
 @pytest.mark.django_db(transaction=True)
 def test_read_only_database_is_logged_and_settled_when_writable(queue, monkeypatch, caplog):
     message = Message.objects.enqueue("jobs", None)
-    ran, refused = [], []
+    ran, refusals = [], []
     settle_and_claim = MessageManager.settle_and_claim
 
-    def unless_refused(manager, settlements, *arguments, **options):
-        read_only = bool(settlements) and len(refused) < 2
+    def settle_unless_read_only(manager, settlements, *arguments, **options):
+        read_only = bool(settlements) and len(refusals) < 2
         # The connection is the consumer's: it runs in the test's thread.
         connection.connection.execute(f"PRAGMA query_only = {int(read_only)}")
         try:
             return settle_and_claim(manager, settlements, *arguments, **options)
         except OperationalError as error:
-            refused.append((error, state_of(message)))
+            refusals.append((error, state_of(message)))
             raise
 
-    monkeypatch.setattr(MessageManager, "settle_and_claim", unless_refused)
+    monkeypatch.setattr(MessageManager, "settle_and_claim", settle_unless_read_only)
 
-    assert run(lambda message: ran.append(message.pk), burst=True) == ProcessResult()
+    assert run_handler(lambda message: ran.append(message.pk)) == ProcessResult()
 
     assert ran == [message.pk]
-    assert ["readonly" in str(error) for error, _ in refused] == [True, True]
-    assert [state for _, state in refused] == ["locked", "locked"]
+    assert ["readonly" in str(error) for error, _ in refusals] == [True, True]
+    assert [state for _, state in refusals] == ["locked", "locked"]
     assert state_of(message) == "gone"
-    (told,) = [record for record in caplog.records if "the database failed" in record.getMessage()]
-    assert "cannot be written" in told.getMessage()
+    (failure,) = [text for text in caplog.messages if "the database failed" in text]
+    assert "cannot be written" in failure
 
 
 # Replaced
@@ -128,7 +114,7 @@ STARTS = {
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
 @pytest.mark.parametrize("take_away", [replace, remove])
-def test_a_process_whose_file_is_taken_away_says_so_and_ends(database, take_away, suffix, start):
+def test_process_whose_file_is_taken_away_logs_that_and_exits(database, take_away, suffix, start):
     command, count = STARTS[start]
     worker = database.run(*command)
     ready = lambda: len(re.findall(" serves |reaper has started", worker.output))  # noqa: E731
@@ -143,12 +129,8 @@ def test_a_process_whose_file_is_taken_away_says_so_and_ends(database, take_away
 
 
 @pytest.mark.parametrize("start", ["--threads=2", "--processes=2"])
-def test_a_handler_at_work_does_not_keep_a_process_whose_log_is_removed(database, start):
-    database.queue("jobs", lock_duration=600)
-    steps = {"started": database.file("started"), "wait_for": database.file("never")}
-    database.enqueue("jobs", steps)
-    worker = database.start(start, "--queues=jobs")
-    wait_until((database.beside / "started.1").exists, "the handler to start")
+def test_running_handler_does_not_keep_a_process_whose_log_is_removed(database, busy, start):
+    worker, _ = busy(start, "--queues=jobs", lease=600)
     database.close()
 
     remove(Path(f"{database.path}-wal"), database.beside)
@@ -158,10 +140,9 @@ def test_a_handler_at_work_does_not_keep_a_process_whose_log_is_removed(database
 
 
 def test_log_removed_after_a_handler_opened_the_file_is_noticed(database):
-    database.queue("opens")
     message = database.enqueue("opens")
-    worker = database.start("--queues=opens", **UNRULY)
-    wait_until(lambda: database.state(message) == "gone", "the handler to end")
+    worker = database.start("--queues=opens")
+    database.wait_gone(message)
 
     database.close()  # as the last one, as far as SQLite can see
 
@@ -169,11 +150,11 @@ def test_log_removed_after_a_handler_opened_the_file_is_noticed(database):
     assert "was replaced or removed" in worker.output
 
 
-def test_looks_at_the_files_are_frequent_enough_to_be_within_two_seconds():
+def test_database_files_are_checked_every_second():
     assert CHECK_INTERVAL <= 1
 
 
-def test_files_that_are_not_there_yet_may_come(tmp_path, django_db_blocker):
+def test_database_files_that_appear_later_are_accepted(tmp_path, django_db_blocker):
     """The file is put into write-ahead logging by another program."""
     path = tmp_path / "queue.sqlite3"
     path.touch()
@@ -191,46 +172,45 @@ def test_files_that_are_not_there_yet_may_come(tmp_path, django_db_blocker):
 # The loop itself
 
 
+def raising(error):
+    def fail(*arguments, **options):
+        raise error
+
+    return fail
+
+
 @pytest.mark.django_db(transaction=True)
-def test_failing_loop_backs_off_logs_once_and_ends_the_process(queue, monkeypatch, caplog):
+def test_failing_database_is_logged_once_and_ends_the_process(queue, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
-    tries = count(1)
-    tried = []
+    attempts = []
 
     def fail(manager):
-        tried.append(next(tries))
+        attempts.append(manager)
         raise OperationalError("disk I/O error")
 
     monkeypatch.setattr(database_errors, "GIVE_UP_AFTER", 0.5)
     monkeypatch.setattr(MessageManager, "data_version", fail)
 
-    ended = run(print)
+    result = run_handler(print, burst=False)
 
-    assert ended.code == 1
-    assert isinstance(ended.error, OperationalError)
-    assert 3 <= len(tried) <= 5  # after 0, 0.1, 0.3, 0.7 s
-    told = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(told) == 1
-    assert "check its free space and the system log" in told[0].getMessage()
+    assert result.code == 1
+    assert isinstance(result.error, OperationalError)
+    assert 3 <= len(attempts) <= 5  # after 0, 0.1, 0.3, 0.7 s
+    (failure,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "check its free space and the system log" in failure.getMessage()
 
 
 @pytest.mark.django_db(transaction=True)
 def test_programming_error_ends_the_process(queue, monkeypatch):
-    def fail(manager):
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(MessageManager, "data_version", fail)
+    monkeypatch.setattr(MessageManager, "data_version", raising(ZeroDivisionError))
 
     with pytest.raises(ZeroDivisionError):
-        run(print)
+        run_handler(print, burst=False)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_whose_leases_nobody_renews_any_more_ends(queue, monkeypatch, caplog):
-    def fail(keeper):
-        raise ZeroDivisionError
+def test_worker_whose_lease_renewal_fails_exits(queue, monkeypatch, caplog):
+    monkeypatch.setattr(LeaseRenewer, "poll", raising(ZeroDivisionError))
 
-    monkeypatch.setattr(LeaseRenewer, "poll", fail)
-
-    assert run(print).code == 1
+    assert run_handler(print, burst=False).code == 1
     assert "lease renewal failed" in caplog.text

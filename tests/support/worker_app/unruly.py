@@ -1,4 +1,4 @@
-"""Handlers that hold the interpreter, never end, or are killed; told what to do by the message."""
+"""Handlers that block the interpreter, never return, grow, or leave things behind."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,8 @@ from django.db import connection, transaction
 from django_mqlite import handler
 from django_mqlite.models import Message
 from django_mqlite.worker.watchdogs import CHECK_INTERVAL
-from tests.support.worker_app.models import Effect
+
+from .models import Effect, effect_of
 
 logger = logging.getLogger("shop")
 
@@ -39,24 +40,16 @@ def begin(message: Message) -> dict[str, Any]:
 
 @handler("holds")
 def hold_the_interpreter(message: Message) -> None:
-    """A function in C that keeps the interpreter's lock so many whole seconds; once.
-
-    As a regular expression does that tries everything, but whatever the speed of the machine.
-    """
+    """Hold the interpreter's lock for some seconds in the first delivery, like a slow regex."""
     steps = begin(message)
     if message.delivery_count == 1:
         ctypes.PyDLL(None).sleep(steps["seconds"])
-    Effect.objects.create(
-        message=message.pk,
-        queue=message.queue,
-        delivery_count=message.delivery_count,
-        worker=message.locked_by,
-    )
+    Effect.objects.create(**effect_of(message))
 
 
 @handler("limited", timeout=TIMEOUT)
 def work_too_long(message: Message) -> None:
-    """The first delivery: until it is told that its lease is lost, and on."""
+    """Run the first delivery until the lease is lost, and on."""
     steps = begin(message)
     if message.delivery_count > 1:
         return
@@ -69,30 +62,30 @@ def work_too_long(message: Message) -> None:
 
 @handler("opens")
 def open_the_database(message: Message) -> None:
-    """Without SQLite: closing the file drops the locks of the whole process."""
+    """Open the file without SQLite: closing it drops the locks of the whole process."""
     with Path(connection.settings_dict["NAME"]).open("rb") as file:
         file.read(1)
 
 
 @handler("wanders")
 def change_the_directory(message: Message) -> None:
-    """And stay long enough for the worker to look at the files of its database."""
+    """Change the directory until the worker has checked the files of its database."""
     os.chdir(message.data)
     time.sleep(1.5 * CHECK_INTERVAL)
 
 
 @handler("stalls")
 def hold_the_interpreter_each_time(message: Message) -> None:
-    """Longer than the lease, at every delivery."""
+    """Hold the interpreter longer than the lease, in every delivery."""
     ctypes.PyDLL(None).usleep(message.data["milliseconds"] * 1_000)
 
 
 @handler("blocks", timeout=TIMEOUT)
 async def block_the_loop(message: Message) -> None:
-    """The first delivery: no cancellation reaches a coroutine that does not wait."""
+    """Block the first delivery: a coroutine that does not await cannot be cancelled."""
     steps = begin(message)
     if message.delivery_count == 1:
-        time.sleep(steps["seconds"])  # noqa: ASYNC251 - what it is for
+        time.sleep(steps["seconds"])  # noqa: ASYNC251 - on purpose
 
 
 @handler("says")
@@ -110,15 +103,13 @@ async def say_in_the_loop(message: Message) -> None:
 
 @handler("noop-async")
 async def do_nothing_in_the_loop(message: Message) -> None:
-    """For the counts."""
+    """Return at once."""
 
 
 @handler("leaves-open")
 async def leave_a_transaction_open(message: Message) -> None:
     await sync_to_async(transaction.atomic().__enter__)()
-    await Effect.objects.acreate(
-        message=message.pk, queue=message.queue, delivery_count=1, worker=message.locked_by
-    )
+    await Effect.objects.acreate(**effect_of(message))
 
 
 _kept: list[bytes] = []
@@ -126,5 +117,5 @@ _kept: list[bytes] = []
 
 @handler("grow")
 def grow(message: Message) -> None:
-    """Keep memory for good."""
+    """Allocate memory and keep it."""
     _kept.append(os.urandom(1) * (begin(message)["megabytes"] * 2**20))

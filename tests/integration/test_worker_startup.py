@@ -1,0 +1,285 @@
+"""What a worker checks before it starts, and the one line with which it refuses to start."""
+
+import re
+import shutil
+
+import pytest
+
+from django_mqlite.handlers import Handler
+from django_mqlite.worker.watchdogs import NotReady, served_queues
+from tests.support.launchers import needs_file_modes
+
+# Served queues
+
+
+@pytest.fixture
+def handlers(make_queue):
+    """Handlers for three queues; the queue `jobs` has none."""
+    for name in ("a", "b", "c", "jobs"):
+        make_queue(name)
+    return {name: Handler(queue=name, function=print) for name in ("c", "a", "b")}
+
+
+SERVED = [
+    ([], [], "abc"),
+    (["c", "a"], [], "ca"),
+    (["*"], [], "abc"),
+    (["c", "*"], [], "cab"),
+    (["*", "a"], ["b"], "ca"),
+    ([], ["b"], "ac"),
+    (["c", "b"], ["b"], "c"),
+]
+
+
+@pytest.mark.parametrize(("queues", "excluded", "served"), SERVED, ids=str)
+def test_served_queues_are_those_with_a_handler_or_named(handlers, queues, excluded, served):
+    assert served_queues("default", handlers, queues, excluded) == tuple(served)
+
+
+REFUSED = {
+    "unknown queue": (["jbos"], [], r"no queue 'jbos'.*Did you mean 'jobs'"),
+    "unknown exclusion": ([], ["jbos"], r"no queue 'jbos'.*Did you mean 'jobs'"),
+    "no handler": (["a", "jobs"], [], r"'jobs' has no handler.*@handler\('jobs'\)"),
+    "all excluded": ([], ["a", "b", "c"], "no queue to serve"),
+}
+
+
+@pytest.mark.parametrize(("queues", "excluded", "refusal"), REFUSED.values(), ids=REFUSED)
+def test_queues_that_cannot_be_served_are_refused(handlers, queues, excluded, refusal):
+    with pytest.raises(NotReady, match=refusal):
+        served_queues("default", handlers, queues, excluded)
+
+
+def test_worker_without_any_handler_is_refused(handlers):
+    with pytest.raises(NotReady, match="no queue to serve"):
+        served_queues("default", {}, [], [])
+
+
+def test_handler_for_a_missing_queue_is_refused_unless_others_are_named(handlers):
+    handlers["ghost"] = Handler(queue="ghost", function=print)
+
+    with pytest.raises(NotReady, match="no queue 'ghost'"):
+        served_queues("default", handlers, [], [])
+    assert served_queues("default", handlers, ["a"], []) == ("a",)
+
+
+# Refusals of the commands
+
+
+def refusal(command) -> str:
+    """Return the one line of a command that fails, which is not a traceback."""
+    assert command.exit_code() == 1, command.output
+    (line,) = command.output.strip().splitlines()
+    assert line.startswith("CommandError: ")
+    return line
+
+
+@pytest.fixture
+def message(database):
+    return database.enqueue("jobs")
+
+
+@pytest.fixture
+def untouched(database, message):
+    """Check that afterwards the message is unchanged and the file is sound."""
+    before = database.row(message)
+    yield
+    assert database.row(message) == before
+    assert database.is_sound()
+
+
+COMMANDS = [["runworker"], ["runreaper"], ["runreaper", "--once"]]
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [("--queues=jbos", "no queue 'jbos'"), ("--exclude=jbos", "no queue 'jbos'")],
+)
+@pytest.mark.usefixtures("untouched")
+def test_worker_with_an_unknown_queue_is_refused(database, argument, expected):
+    assert expected in refusal(database.start(argument))
+
+
+@pytest.mark.parametrize("argument", ["--threads=0", "--max-messages=-1", "--shutdown-timeout=nan"])
+def test_invalid_number_is_refused(database, argument):
+    worker = database.start(argument)
+
+    assert worker.exit_code() == 2
+    assert argument.partition("=")[0] in worker.output
+    assert "Traceback" not in worker.output
+
+
+@pytest.mark.parametrize("command", ["runworker", "runreaper"])
+@pytest.mark.usefixtures("untouched")
+def test_unknown_setting_is_refused_with_a_suggestion(database, command):
+    worker = database.run(command, MQLITE_TEST_OPTIONS='{"QUEUE": {}}')
+
+    assert worker.exit_code() == 1
+    assert "MQLITE has no option 'QUEUE'; did you mean 'QUEUES'" in worker.output
+    assert "Traceback" not in worker.output
+
+
+@pytest.mark.usefixtures("untouched")
+def test_locked_database_is_refused(database):
+    with database.locked():
+        line = refusal(database.start(MQLITE_TEST_TIMEOUT="0.05"))
+
+    assert re.search("'default' cannot be used: database is locked; .*long transactions", line)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=str)
+@pytest.mark.usefixtures("untouched")
+def test_database_opened_read_only_is_refused(database, command):
+    uri = f"file:{database.path}?mode=ro"
+
+    line = refusal(database.run(*command, MQLITE_TEST_DATABASE=uri))
+
+    assert re.search("'default' cannot be used: .*readonly database; .*cannot be written", line)
+
+
+@needs_file_modes
+@pytest.mark.parametrize("part", ["file", "directory"])
+@pytest.mark.usefixtures("untouched")
+def test_database_without_write_permission_is_refused(database, part):
+    database.close()  # with the last connection goes the WAL
+    path = database.path if part == "file" else database.path.parent
+    mode = path.stat().st_mode
+    path.chmod(0o555 if part == "directory" else 0o444)
+    try:
+        line = refusal(database.start(launcher="file_modes"))
+    finally:
+        path.chmod(mode)
+
+    assert re.search("'default' cannot be used: .*; the file", line)
+
+
+@pytest.mark.parametrize("command", ["runworker", "runreaper"])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("nowhere/db.sqlite3", "unable to open database file; .*directory"),
+        ("empty.sqlite3", "no such table: .*; run `manage.py migrate`"),
+        ("notes.txt", "not a database"),
+    ],
+)
+def test_file_without_the_tables_is_refused(tmp_path, database, command, name, expected):
+    (tmp_path / "notes.txt").write_text("too long to be taken for an empty database " * 100)
+
+    line = refusal(database.run(command, MQLITE_TEST_DATABASE=str(tmp_path / name)))
+
+    assert re.search(expected, line)
+
+
+@pytest.mark.parametrize("command", ["runworker", "runreaper"])
+@pytest.mark.usefixtures("untouched")
+def test_schema_of_a_newer_release_is_refused(database, command):
+    with database.other_program() as other:
+        other.execute("UPDATE mqlite_meta SET value = '999' WHERE key = 'schema'")
+
+    assert "schema 999" in refusal(database.run(command))
+
+
+# Modules of the project that cannot be imported
+
+
+@pytest.fixture
+def run_broken(tmp_path, database):
+    """Run a command of a project with an app whose module cannot be imported."""
+
+    def run(module, *command, **environment):
+        app = tmp_path / "broken_shop"
+        app.mkdir()
+        (app / "__init__.py").touch()
+        (app / f"{module}.py").write_text("import os\n\nimport no_such_module\n")
+        (tmp_path / "broken_settings.py").write_text(
+            "from tests.support.worker_settings import *\n"
+            "INSTALLED_APPS = [*INSTALLED_APPS, 'broken_shop']\n"
+        )
+        paths = {"PYTHONPATH": str(tmp_path), "DJANGO_SETTINGS_MODULE": "broken_settings"}
+        return database.run(*command, **paths, **environment)
+
+    return run
+
+
+def reason(module):
+    return (
+        rf"Module 'broken_shop\.{module}' of app 'broken_shop' cannot be imported: "
+        rf"ModuleNotFoundError at \S+broken_shop/{module}\.py, line 3: "
+        "No module named 'no_such_module'"
+    )
+
+
+@pytest.mark.parametrize("module", ["handlers", "tasks"])
+def test_migrate_warns_of_a_broken_module(run_broken, module):
+    migrate = run_broken(module, "migrate")
+
+    assert migrate.exit_code() == 0, migrate.output
+    assert re.search(reason(module), migrate.output)
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [("handlers", []), ("handlers", ["--processes=2"]), ("handlers", ["--reload"]), ("tasks", [])],
+    ids=str,
+)
+def test_worker_with_a_broken_module_is_refused(run_broken, module, arguments):
+    line = refusal(run_broken(module, "runworker", *arguments))
+
+    assert re.match(f"CommandError: {reason(module)}", line)
+
+
+@pytest.mark.parametrize(
+    ("modules", "code", "expected"),
+    [
+        ('["tests.support.worker_app.handlers"]', 0, "stopped after 1 messages"),
+        ("[]", 1, "Queue 'jobs' has no handler"),
+    ],
+)
+def test_handlers_setting_replaces_the_modules_of_apps(
+    run_broken, message, modules, code, expected
+):
+    worker = run_broken(
+        *("handlers", "runworker", "--queues=jobs", "--burst"),
+        MQLITE_TEST_OPTIONS=f'{{"HANDLERS": {modules}}}',
+    )
+
+    assert worker.exit_code() == code, worker.output
+    assert expected in worker.output
+
+
+# The database that --database names
+
+TWO_DATABASES = """
+from tests.support.worker_settings import *
+
+DATABASES["other"] = DATABASES["default"] | {{"NAME": {other!r}}}
+DATABASES[{careless!r}]["OPTIONS"] = {{
+    **DATABASES[{careless!r}]["OPTIONS"], "timeout": 1, "init_command": "PRAGMA synchronous=OFF"
+}}
+"""
+
+
+@pytest.mark.parametrize("careless", ["default", "other"])
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["runworker", "--burst"], {"mqlite.W007"}),
+        (["runreaper", "--once"], {"mqlite.W007"}),
+        (["mqlite", "doctor", "--quick"], {"mqlite.W007", "mqlite.W008"}),
+    ],
+    ids=["worker", "reaper", "doctor"],
+)
+def test_only_the_database_that_the_command_names_is_checked(
+    database, migrated_file, tmp_path, command, expected, careless
+):
+    other = shutil.copy(migrated_file, tmp_path / "other.sqlite3")
+    settings = TWO_DATABASES.format(other=str(other), careless=careless)
+    (tmp_path / "two_databases.py").write_text(settings)
+    environment = {"PYTHONPATH": str(tmp_path), "DJANGO_SETTINGS_MODULE": "two_databases"}
+
+    for alias in ("default", "other"):
+        command_run = database.run(*command, "--database", alias, **environment)
+
+        assert command_run.exit_code() == 0, command_run.output
+        ids = {id for id in ("mqlite.W007", "mqlite.W008") if id in command_run.output}
+        assert ids == (expected if alias == careless else set())
