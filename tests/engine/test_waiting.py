@@ -101,27 +101,29 @@ def wait_until_queued(connection):
     wait_until(lambda: connection.connection.writer_queue._queue, "the writer to queue up")
 
 
+def lock_held_by(holder, connection):
+    """Hold the write lock in another process or in this thread."""
+    if holder == "thread":
+        return transaction.atomic("engine")
+    return write_lock_of_another_process(path_of(connection))
+
+
+def values_of(write):
+    return [1, 2] if write is many_rows else [1]
+
+
 @pytest.mark.parametrize("write", WAYS)
-def test_writer_waits_for_another_process(engine, write):
-    with write_lock_of_another_process(path_of(engine)) as other:
+@pytest.mark.parametrize("holder", ["process", "thread"])
+def test_writer_waits_for_the_write_lock(engine, write, holder):
+    queue = engine.connection.writer_queue
+    with lock_held_by(holder, engine):
         thread = Running(write, 1)
-        wait_until(lambda: engine.connection.writer_queue._current, "the writer to try")
+        is_waiting = (lambda: queue._queue) if holder == "thread" else (lambda: queue._current)
+        wait_until(is_waiting, "the writer to wait")
         assert stored(engine) == []
-        other.execute("COMMIT")
-        assert thread.end() is None
-
-    assert stored(engine) == ([1, 2] if write is many_rows else [1])
-
-
-@pytest.mark.parametrize("write", WAYS)
-def test_writer_waits_for_another_thread(engine, write):
-    with transaction.atomic("engine"):
-        execute(engine, INSERT, [0])
-        thread = Running(write, 1)
-        wait_until_queued(engine)
     assert thread.end() is None
 
-    assert stored(engine) == ([0, 1, 2] if write is many_rows else [0, 1])
+    assert stored(engine) == values_of(write)
 
 
 @pytest.mark.parametrize("write", WAYS)
@@ -130,13 +132,8 @@ def test_writer_waits_for_another_thread(engine, write):
 def test_wait_for_the_write_lock_ends_at_the_timeout(open_database, write, timeout, holder):
     engine = open_database(timeout=timeout)
     execute(engine, "CREATE TABLE t (a)")
-    is_thread = holder == "thread"
 
-    with (
-        transaction.atomic("engine")
-        if is_thread
-        else write_lock_of_another_process(path_of(engine))
-    ):
+    with lock_held_by(holder, engine):
         error = Running(write, 1).end()
 
     assert isinstance(error, OperationalError | Database.OperationalError)

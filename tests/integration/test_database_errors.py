@@ -1,6 +1,6 @@
 """A database that fails while a worker runs: the error is logged once, and nothing is lost.
 
-A database that is locked when a message is settled: test_runworker.py. The delays between the
+A database that is locked when a message is settled: test_consumer.py. The delays between the
 attempts: tests/unit.
 """
 
@@ -104,21 +104,39 @@ def replace(path, beside):
     shutil.move(copy, path)
 
 
+@pytest.fixture
+def files(tmp_path, django_db_blocker):
+    """Another database in write-ahead logging, and the files of it that a worker watches."""
+    path = tmp_path / "queue.sqlite3"
+    with django_db_blocker.unblock(), engines.database("other", path):
+        yield DatabaseFiles("other", path)
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("take_away", [replace, remove])
+def test_replaced_or_removed_file_is_gone(files, tmp_path, take_away, suffix):
+    path = tmp_path / f"queue.sqlite3{suffix}"
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    assert files.gone() is None
+
+    take_away(path, beside)
+
+    assert files.gone() == path
+
+
 STARTS = {
-    "worker": (["runworker", "--no-reaper"], 1),
-    "processes": (["runworker", "--processes=2", "--threads=1"], 2),
-    "reaper": (["runreaper"], 1),
+    "worker": (["runworker", "--no-reaper"], "", replace),
+    "processes": (["runworker", "--processes=2", "--threads=1"], "-wal", remove),
+    "reaper": (["runreaper"], "-shm", remove),
 }
 
 
-@pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
-@pytest.mark.parametrize("take_away", [replace, remove])
-def test_process_whose_file_is_taken_away_logs_that_and_exits(database, take_away, suffix, start):
-    command, count = STARTS[start]
+@pytest.mark.parametrize(("command", "suffix", "take_away"), STARTS.values(), ids=STARTS)
+def test_process_whose_file_is_taken_away_logs_that_and_exits(database, command, suffix, take_away):
     worker = database.run(*command)
-    ready = lambda: len(re.findall(" serves |reaper has started", worker.output))  # noqa: E731
-    wait_until(lambda: ready() == count, "every process to be ready")
+    ready = lambda: re.findall(" serves |reaper has started", worker.output)  # noqa: E731
+    wait_until(lambda: len(ready()) == command.count("--processes=2") + 1, "every process to start")
     database.close()
 
     take_away(Path(f"{database.path}{suffix}"), database.beside)
@@ -193,7 +211,7 @@ def test_failing_database_is_logged_once_and_ends_the_process(queue, monkeypatch
 
     result = run_handler(print, burst=False)
 
-    assert result.code == 1
+    assert (result.code, result.running) == (1, 0)
     assert isinstance(result.error, OperationalError)
     assert 3 <= len(attempts) <= 5  # after 0, 0.1, 0.3, 0.7 s
     (failure,) = [record for record in caplog.records if record.levelno >= logging.WARNING]

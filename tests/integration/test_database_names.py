@@ -29,12 +29,20 @@ FORMS = {
     "link": linked,
 }
 
+DJANGOS_ENGINE = "django.db.backends.sqlite3"
+
 each_form = pytest.mark.parametrize("form", FORMS)
 
 
-@pytest.mark.parametrize("engine", [OWN_ENGINE, "django.db.backends.sqlite3"])
-@pytest.mark.parametrize("start", ["--threads=2", "--processes=2"])
-@pytest.mark.parametrize("form", ["relative", "relative URI"])
+@pytest.mark.parametrize(
+    ("form", "start", "engine"),
+    [
+        ("relative", "--threads=2", OWN_ENGINE),
+        ("relative URI", "--processes=2", OWN_ENGINE),
+        ("relative URI", "--threads=2", DJANGOS_ENGINE),
+        ("relative", "--processes=2", DJANGOS_ENGINE),
+    ],
+)
 def test_worker_keeps_its_file_when_a_handler_changes_the_directory(database, form, start, engine):
     name = FORMS[form](database.path)
     for _ in range(2):

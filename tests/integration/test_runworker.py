@@ -1,92 +1,190 @@
-"""`manage.py runworker` as a process: what it serves, and what happens around it.
+"""`manage.py runworker` and `runreaper`: their options, and what a real process notices.
 
-How it ends: test_worker_signals.py. Several processes: test_supervisor.py.
+How they end: test_worker_signals.py. Several processes: test_supervisor.py.
 """
 
-import pytest
+import os
+import signal
+import threading
+from contextlib import nullcontext
 
-from django_mqlite import timing
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import OperationalError
+
+from django_mqlite import enqueue, enqueue_many, handlers, timing
+from django_mqlite.handlers import Handler
+from django_mqlite.managers import MessageManager
+from django_mqlite.worker import database_errors
+from django_mqlite.worker.reaper import Reaper
+from django_mqlite.worker.shutdown import SIGNALS, Shutdown, shutdown_on_signals
+from tests.support.verbs import enqueue_and_claim, state_of
 from tests.support.waiting import wait_until
 
+QUEUES = ("jobs", "more", "strict")
 
-def test_queues_are_served_in_the_order_given_and_no_others(database):
-    jobs = database.enqueue_many("jobs", 3)
-    more = database.enqueue_many("more-jobs", 3)
-    database.enqueue_many("atomic", 3)
-
-    assert database.start("--queues=more-jobs,jobs", "--threads=1", "--burst").ended_well()
-
-    assert database.handled() == [*more, *jobs]
-    assert database.left() == 3
+in_process = pytest.mark.django_db(transaction=True)
 
 
-def test_queues_with_a_handler_are_served_except_the_excluded(database):
-    handled = [database.enqueue(queue).pk for queue in ("jobs", "more-jobs", "atomic", "async")]
-    excluded = database.enqueue("strict")
-    scheduled = database.enqueue("jobs", delay=3_600)
+@pytest.fixture
+def serve(monkeypatch, make_queue):
+    """Create queues, and register a handler for each, which the command finds."""
 
-    assert database.start("--exclude=strict", "--burst").ended_well()
+    def serve(function, queues=QUEUES):
+        for queue in queues:
+            make_queue(queue)
+        by_queue = {queue: Handler(queue=queue, function=function) for queue in queues}
+        monkeypatch.setattr(handlers, "_handlers", by_queue)
 
-    assert sorted(database.handled()) == handled
-    assert [database.state(message) for message in (excluded, scheduled)] == ["active", "scheduled"]
+    return serve
 
 
+# Options
+
+
+SERVED = {
+    "--queues=more,jobs": "more more jobs jobs",
+    "--exclude=strict,more": "jobs jobs",
+    "--queues=more,jobs --max-messages=3": "more more jobs",
+    "--queues=more,*": "more more jobs strict jobs strict",
+}
+
+
+@in_process
+@pytest.mark.parametrize("arguments", SERVED)
+def test_command_handles_the_queues_of_its_options_in_order(serve, arguments):
+    handled = []
+    serve(lambda message: handled.append(message.queue))
+    for queue in QUEUES:
+        enqueue_many(queue, [1, 2])
+
+    call_command("runworker", *arguments.split(), "--burst", "--threads=1")
+
+    expected = SERVED[arguments].split()
+    assert handled[:2] == expected[:2]
+    assert sorted(handled) == sorted(expected)
+
+
+@in_process
 @pytest.mark.parametrize(
     "options",
     [
-        "queues='jobs'",
-        "queues=' jobs, '",
-        "queues=['jobs']",
-        "queues=('jobs',)",
-        "queues='*', exclude='strict,atomic'",
-        "exclude=['strict', 'atomic']",
+        {"queues": "jobs"},
+        {"queues": " jobs, "},
+        {"queues": ["jobs"]},
+        {"queues": ("jobs",)},
+        {"queues": "*", "exclude": "strict,more"},
+        {"exclude": ["strict", "more"]},
     ],
+    ids=str,
 )
-def test_call_command_takes_queue_names_as_text_or_sequence(database, options):
-    served = database.enqueue("jobs")
-    left = [database.enqueue("strict"), database.enqueue("atomic")]
-    code = f"call_command('runworker', {options}, burst=True)"
+def test_call_command_takes_queue_names_as_text_or_sequence(serve, options):
+    handled = []
+    serve(lambda message: handled.append(message.queue))
+    for queue in QUEUES:
+        enqueue(queue, None)
 
-    command = f"from django.core.management import call_command; {code}"
-    assert database.run("shell", "-c", command).ended_well()
+    call_command("runworker", burst=True, **options)
 
-    assert database.handled() == [served.pk]
-    assert [database.state(message) for message in left] == ["active"] * 2
-
-
-def test_worker_runs_as_many_handlers_as_threads_at_once(database):
-    messages = [database.enqueue_waiting() for _ in range(4)]
-    worker = database.start("--threads=3", "--burst")
-
-    database.wait_state(messages[2], "locked")
-
-    assert [database.state(message) for message in messages] == ["locked"] * 3 + ["active"]
-    database.go_on()
-    assert worker.ended_well()
-    assert database.left() == 0
+    assert handled == ["jobs"]
 
 
-def test_worker_ends_after_max_messages(database):
-    ids = database.enqueue_many("jobs", 5)
+@in_process
+def test_command_runs_as_many_handlers_at_once_as_threads(serve):
+    together = threading.Barrier(3)
+    counts = []
 
-    assert database.start("--max-messages=3").ended_well()
+    def meet(message):
+        counts.append(together.wait(30))
 
-    assert sorted(database.handled()) == ids[:3]
-    assert database.left() == 2
+    serve(meet, queues=["jobs"])
+    enqueue_many("jobs", range(6))
+
+    call_command("runworker", "--burst", "--threads=3")
+
+    assert sorted(counts) == [0, 0, 1, 1, 2, 2]
 
 
-def test_worker_without_reaper_leaves_due_messages_to_runreaper(database):
-    database.queue("jobs", lock_duration=0.001)
-    database.enqueue("jobs")
-    (expired,) = database.claim("jobs")
-    due = database.enqueue("more-jobs", delay=0.001)
-    wait_until(lambda: timing.now_ms() > due.visible_at.timestamp() * 1_000, "the due time")
+@in_process
+def test_worker_without_reaper_leaves_due_messages_to_runreaper(serve, clock):
+    serve(lambda message: None)
+    due = enqueue("more", None, delay=1)
+    expired = enqueue_and_claim("jobs")
+    clock.advance(60)
 
-    assert database.start("--no-reaper", "--burst").ended_well()
-    assert [database.state(message) for message in (expired, due)] == ["locked", "scheduled"]
-    assert database.run("runreaper", "--once").ended_well()
+    call_command("runworker", "--no-reaper", "--burst")
+    assert [state_of(expired), state_of(due)] == ["locked", "scheduled"]
+    call_command("runreaper", "--once")
 
-    assert [database.state(message) for message in (expired, due)] == ["active", "active"]
+    assert [state_of(expired), state_of(due)] == ["active", "active"]
+
+
+# Errors and signals
+
+
+@pytest.fixture
+def break_database(monkeypatch):
+    """Make the database fail from the call on, without any retries."""
+    monkeypatch.setattr(database_errors, "GIVE_UP_AFTER", -1)
+
+    def fail(manager):
+        raise OperationalError("disk I/O error")
+
+    return lambda *_: monkeypatch.setattr(MessageManager, "data_version", fail)
+
+
+def signal_state():
+    """Return how Python handles the signals, and the threads that read them."""
+    descriptor = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(descriptor)
+    threads = {thread.name for thread in threading.enumerate()}
+    return [signal.getsignal(number) for number in SIGNALS], descriptor, threads
+
+
+@in_process
+@pytest.mark.parametrize("fails", [False, True])
+def test_command_restores_signals_and_raises_the_databases_error(serve, break_database, fails):
+    serve(break_database if fails else print, queues=["jobs"])
+    enqueue("jobs", None)
+    before = signal_state()
+    error = pytest.raises(CommandError, match=r"disk I/O error \(the disk is full")
+
+    with error if fails else nullcontext():
+        assert call_command("runworker", "--burst", "--threads=1") is None
+
+    assert signal_state() == before
+
+
+@in_process
+def test_reaper_command_restores_signals(queue, monkeypatch):
+    before = signal_state()
+    monkeypatch.setattr(Reaper, "run", lambda self, stop: os.kill(os.getpid(), signal.SIGTERM))
+
+    call_command("runreaper")
+
+    assert signal_state() == before
+
+
+def test_signal_thread_ends_while_a_handler_process_has_its_socket(monkeypatch):
+    """A forked process inherits the socket; a duplicate of the descriptor has the same effect."""
+    join = threading.Thread.join
+    ended = []
+
+    def join_for_ten_seconds(thread, timeout=None):
+        join(thread, 10 if timeout is None else timeout)
+        ended.append(not thread.is_alive())
+
+    with shutdown_on_signals(Shutdown()):
+        descriptor = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(descriptor)
+        inherited = os.dup(descriptor)
+        monkeypatch.setattr(threading.Thread, "join", join_for_ten_seconds)
+
+    os.close(inherited)
+    assert ended == [True]
+
+
+# Real processes
 
 
 def test_reaper_process_works_until_a_signal(database):
@@ -97,46 +195,6 @@ def test_reaper_process_works_until_a_signal(database):
         database.wait_state(message, "active")
 
     reaper.stop()
-
-
-ENDINGS = {
-    "completed": ("jobs", {}, "gone"),
-    "completed with its effects": ("atomic", {}, "gone"),
-    "completed in a loop": ("async", {}, "gone"),
-    "raised": ("more-jobs", {"raise": "no"}, "scheduled"),
-    "raised in a loop": ("async", {"raise": "no"}, "scheduled"),
-    "retried": ("jobs", {"retry": 3_600}, "scheduled"),
-    "left": ("more-jobs", {"exit": 3}, "scheduled"),
-    "rejected": ("jobs", {"reject": ["Broken", "no hope"]}, "dead_lettered"),
-    "rejected and rolled back": ("atomic", {"reject": ["Broken"]}, "dead_lettered"),
-}
-
-
-def test_message_is_settled_as_its_handler_ended(database):
-    messages = {name: database.enqueue(*ending[:2]) for name, ending in ENDINGS.items()}
-
-    assert database.start("--burst").ended_well()
-
-    assert {name: database.state(message) for name, message in messages.items()} == {
-        name: state for name, (_, _, state) in ENDINGS.items()
-    }
-    assert messages["rejected and rolled back"].pk not in database.handled()
-
-
-def test_message_that_always_fails_becomes_a_dead_letter_with_its_errors(database):
-    database.queue("jobs", max_delivery_count=3, backoff_base=0.05)
-    message = database.enqueue("jobs", {"raise": "no way"})
-    worker = database.start().wait_ready()
-
-    wait_until(database.dead_letters, "the dead letter")
-
-    (letter,) = database.dead_letters()
-    assert (letter.pk, letter.dead_letter_reason) == (message.pk, "MaxDeliveryCountExceeded")
-    assert [error["delivery"] for error in letter.errors] == [1, 2, 3]
-    assert {error["message"] for error in letter.errors} == {"no way"}
-    assert "RuntimeError: no way" in letter.errors[0]["traceback"]
-    assert len(database.handled()) == 3
-    worker.stop()
 
 
 def test_scheduled_message_is_delivered_when_due(database):
@@ -161,21 +219,6 @@ def test_handler_longer_than_its_lease_keeps_the_lease(database, busy):
     database.wait_gone(message)
 
     assert database.deliveries() == [1]
-    worker.stop()
-
-
-def test_locked_database_delays_only_the_settle(database, busy):
-    worker, message = busy(steps={"quiet": True}, MQLITE_TEST_TIMEOUT="0.05")
-
-    with database.locked():
-        database.go_on()
-        worker.wait_said("the database failed")
-        assert database.state(message) == "locked"
-    database.wait_gone(message)
-
-    database.wait_gone(database.enqueue("jobs"))
-    assert worker.output.count("the database failed") == 1
-    assert not database.beside.joinpath("started.2").exists()
     worker.stop()
 
 
