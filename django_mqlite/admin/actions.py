@@ -59,7 +59,7 @@ class RedriveForm(forms.Form):
 
 Options = Mapping[str, Any]
 """The fields of the action's form; `lease` is the fingerprint of the lease that the page showed,
-`delay` the number of seconds until the first message of a rate is due."""
+`delay` the seconds until the first message is due when a rate is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ REDRIVE = Action(
     done=ngettext_lazy(
         "%(count)d dead letter redriven.", "%(count)d dead letters redriven.", "count"
     ),
-    refused=_("Nothing was redriven: there is no such dead letter any more."),
+    refused=_("Nothing was redriven: the dead letters no longer exist."),
     log_text=_redrive_log_text,
     form=RedriveForm,
 )
@@ -156,7 +156,7 @@ PURGE = Action(
     ),
     confirm=_("Purge"),
     done=ngettext_lazy("%(count)d dead letter purged.", "%(count)d dead letters purged.", "count"),
-    refused=_("Nothing was purged: there is no such dead letter any more."),
+    refused=_("Nothing was purged: the dead letters no longer exist."),
     log_flag=DELETION,
     log_text=lambda _options: "Purged.",
 )
@@ -341,7 +341,7 @@ def _url_after(model_admin: BaseAdmin, id: int) -> str:
 class Progress:
     """The position of a bulk action, kept in hidden fields between requests.
 
-    It is validated but not signed: a forged position allows nothing that the permission does not.
+    It is validated but not signed: a forged position grants nothing beyond the permission.
     At most `left` messages are handled, and only those dead-lettered by `until`, so that a redriven
     message that fails again is left out. The next batch starts after the message with these values
     of `queue`, `finished_at` and `id`.
@@ -444,7 +444,7 @@ def _run_on_dead_letters(
     """Run batches until all messages are handled or the request has taken MAX_SECONDS."""
     progress = Progress.from_post(request.POST)
     kept = BulkCount()
-    entry = _entry_for_matching(request, action, options) if _is_across(request) else None
+    entry = _entry_for_matching(request, action, options) if _selects_all(request) else None
     done_before = progress.done
     stop_at = time.monotonic() + MAX_SECONDS
     database = DeadLetter.objects.database
@@ -513,7 +513,7 @@ def _continuation(
     progress: Progress,
 ) -> TemplateResponse:
     """Return the page whose button continues the action."""
-    entered = [(name, value) for name, value in options.items() if value not in (None, "")]
+    field_values = [(name, value) for name, value in options.items() if value not in (None, "")]
     text = gettext("%(done)s %(left)d left.")
     return _confirmation(
         model_admin,
@@ -521,17 +521,17 @@ def _continuation(
         action,
         question=text % {"done": action.done % {"count": progress.done}, "left": progress.left},
         button=_("Continue"),
-        hidden=[*_same_letters(request, action), *entered, *progress.hidden()],
+        hidden=[*_same_letters(request, action), *field_values, *progress.hidden()],
         back=request.get_full_path(),
     )
 
 
 def _same_letters(request: HttpRequest, action: Action) -> list[tuple[str, Any]]:
     """Return the fields that repeat the action for the same selection or filter."""
-    across = [(SELECT_ACROSS, 1)] if _is_across(request) else []
+    across = [(SELECT_ACROSS, 1)] if _selects_all(request) else []
     ids = request.POST.getlist(ACTION_CHECKBOX_NAME)
     return [("action", action.name), *across, *((ACTION_CHECKBOX_NAME, id) for id in ids)]
 
 
-def _is_across(request: HttpRequest) -> bool:
+def _selects_all(request: HttpRequest) -> bool:
     return request.POST.get(SELECT_ACROSS) == "1"

@@ -77,8 +77,8 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     # orders that Django's column headers would offer.
     sortable_by = ()
     show_facets = admin.ShowFacets.NEVER
-    refusals: tuple[type[Exception], ...] = ()
-    """Errors from saving a form that are shown to the user instead of being raised."""
+    reported_errors: tuple[type[Exception], ...] = ()
+    """Errors from saving a form that are reported to the user instead of being raised."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -121,7 +121,7 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def changeform_view(self, request: HttpRequest, *args: Any, **options: Any) -> HttpResponse:
         try:
             return super().changeform_view(request, *args, **options)
-        except self.refusals as error:
+        except self.reported_errors as error:
             self.message_user(request, nothing_changed(error), messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
 
@@ -216,11 +216,11 @@ class TextFilter(admin.SimpleListFilter):
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         """Yield the context of the form, which keeps the other filters of the list."""
-        own = (self.parameter_name, PAGE_VAR)
+        excluded = (self.parameter_name, PAGE_VAR)
         yield {
             "name": self.parameter_name,
             "value": self.value() or "",
-            "others": [item for item in changelist.params.items() if item[0] not in own],
+            "others": [item for item in changelist.params.items() if item[0] not in excluded],
             "without": changelist.get_query_string(remove=[str(self.parameter_name)]),
         }
 

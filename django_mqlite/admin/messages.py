@@ -71,7 +71,7 @@ class BaseMessageAdmin(BaseAdmin):
     readonly_fields = [
         field for _name, options in [*FIELDSETS, TASK_FIELDSET] for field in options["fields"]
     ]
-    # Turns the search on; get_search_results() decides which columns are searched.
+    # Enables the search; get_search_results() decides which columns are searched.
     search_fields = ["id"]
     search_help_text = _("Sequence number, message id, correlation id or beginning of the subject")
     fixed_filters: Mapping[str, str] = {}

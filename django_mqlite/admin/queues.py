@@ -28,7 +28,7 @@ DELIVERY = (
     "default_ttl_ms", "dead_letter_on_expire", "dedup_window_ms",
 )  # fmt: skip
 RETENTION = ("retain_completed_ms", "dlq_max_age_ms", "dlq_max_count", "dlq_max_bytes")
-LIMITS = {0: _("from MQLITE in the settings"), -1: _("unlimited")}
+LIMIT_LABELS = {0: _("from MQLITE in the settings"), -1: _("unlimited")}
 
 
 class LimitField(forms.FloatField):
@@ -79,9 +79,9 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def _readable(
-    column: str, *, is_duration: bool = True, instead: Mapping[int, Any] | None = None
+    column: str, *, is_duration: bool = True, labels: Mapping[int, Any] | None = None
 ) -> Callable[..., str]:
-    """Return an admin display of an option: its text in `instead`, or the number.
+    """Return an admin display of an option: its label in `labels`, or the number.
 
     Durations are in seconds, as in MQLITE["QUEUES"].
     """
@@ -91,8 +91,8 @@ def _readable(
     @admin.display(description=field.verbose_name)
     def display(model_admin: Any, queue: Queue) -> str:
         value = getattr(queue, column)
-        if instead is not None and value in instead:
-            return str(instead[value])
+        if labels is not None and value in labels:
+            return str(labels[value])
         return f"{value / 1000:,.15g} s" if is_duration else f"{value:,}"
 
     return display
@@ -111,14 +111,14 @@ class QueueAdmin(BaseAdmin):
     lock_duration_ms_shown = _readable("lock_duration_ms")
     backoff_base_ms_shown = _readable("backoff_base_ms")
     backoff_max_ms_shown = _readable("backoff_max_ms")
-    default_ttl_ms_shown = _readable("default_ttl_ms", instead={0: _("unlimited")})
-    dedup_window_ms_shown = _readable("dedup_window_ms", instead={0: _("off")})
+    default_ttl_ms_shown = _readable("default_ttl_ms", labels={0: _("unlimited")})
+    dedup_window_ms_shown = _readable("dedup_window_ms", labels={0: _("off")})
     retain_completed_ms_shown = _readable(
-        "retain_completed_ms", instead={0: _("deleted immediately")}
+        "retain_completed_ms", labels={0: _("deleted immediately")}
     )
-    dlq_max_age_ms_shown = _readable("dlq_max_age_ms", instead=LIMITS)
-    dlq_max_count_shown = _readable("dlq_max_count", is_duration=False, instead=LIMITS)
-    dlq_max_bytes_shown = _readable("dlq_max_bytes", is_duration=False, instead=LIMITS)
+    dlq_max_age_ms_shown = _readable("dlq_max_age_ms", labels=LIMIT_LABELS)
+    dlq_max_count_shown = _readable("dlq_max_count", is_duration=False, labels=LIMIT_LABELS)
+    dlq_max_bytes_shown = _readable("dlq_max_bytes", is_duration=False, labels=LIMIT_LABELS)
 
     def get_urls(self) -> list[URLPattern]:
         tables = self.admin_site.admin_view(self.overview_tables)
@@ -211,7 +211,7 @@ class QueueAdmin(BaseAdmin):
         config = {field.name: getattr(obj, field.name) for field in fields(QueueConfig)}
         Queue.objects.declare(obj.name, QueueConfig(**config))
 
-    refusals = (ImproperlyConfigured, OperationalError)
+    reported_errors = (ImproperlyConfigured, OperationalError)
 
     @admin.display(description=_("configured by"))
     def declared(self, queue: Queue) -> str:

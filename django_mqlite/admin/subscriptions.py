@@ -32,7 +32,7 @@ SAMPLE_FIELDS = [
 
 
 class StrictDecoder(json.JSONDecoder):
-    """A decoder that reports JSON that Python cannot parse or write again as invalid."""
+    """A decoder that rejects JSON that Python cannot parse or cannot write."""
 
     def decode(self, text: str, *args: Any) -> Any:
         try:
@@ -145,7 +145,7 @@ class SubscriptionAdmin(BaseAdmin):
     ordering = ("topic", "subscription")
     search_fields = ("topic", "subscription")
     change_form_template = "admin/django_mqlite/subscription.html"
-    refusals = (MqliteError, OperationalError)
+    reported_errors = (MqliteError, OperationalError)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request) and self.holds(request, "add_subscription")

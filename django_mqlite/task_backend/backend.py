@@ -24,7 +24,7 @@ from ..transactions import after_commit
 from .checks import check_backend, check_installed
 from .codec import encoded_call, unique_key
 from .compat import BaseTaskBackend, InvalidTask, TaskResultDoesNotExist, UnknownTask, signals
-from .options import Draft, MqliteTask, TaskOptions, checked_options, options_of, written_options
+from .options import Draft, MqliteTask, TaskOptions, checked_options, encode_options, options_of
 from .results import readable_result, registered_task, result_from
 
 if TYPE_CHECKING:
@@ -115,15 +115,15 @@ class MqliteBackend(BaseTaskBackend):
 
         If this code does not have the task, calling `result.task.func` raises UnknownTask.
         """
-        stored = self._manager().filter(message_id=str(result_id), content_type=TASK)
+        candidates = self._manager().filter(message_id=str(result_id), content_type=TASK)
         # Not order_by(): SQLite might read the whole table to avoid sorting.
-        message = max(stored, key=lambda message: message.pk, default=None)
+        message = max(candidates, key=lambda message: message.pk, default=None)
         if message is None:
             raise TaskResultDoesNotExist(result_id)
         return readable_result(message)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
-        """Return the mistakes in this entry of TASKS."""
+        """Return the errors in this entry of TASKS."""
         return check_backend(self)
 
     def _checked_options(self, task: Any) -> TaskOptions:
@@ -156,11 +156,11 @@ class MqliteBackend(BaseTaskBackend):
         )
 
     def _properties(self, task: Any) -> dict[str, str]:
-        """Return the facts that have no column and that a worker or a result needs."""
+        """Return the facts without a column that a worker or a result needs."""
         properties = {"backend": self.alias}
         if task.run_after is not None:
             properties["run_after"] = _aware(task.run_after).isoformat()
-        if options := written_options(task):
+        if options := encode_options(task):
             properties["options"] = json.dumps(options)
         return properties
 
@@ -200,7 +200,7 @@ class MqliteBackend(BaseTaskBackend):
 
 
 def _check_importable(task: Any) -> None:
-    """Check that the task's path leads to the task, because a worker imports it by that path."""
+    """Check that the task can be imported by its path, as a worker does."""
     if task.func.__module__ == "__main__":
         raise InvalidTask(
             f"{task.name}() is defined in __main__, which a worker cannot import: "
@@ -212,7 +212,7 @@ def _check_importable(task: Any) -> None:
         raise InvalidTask(f"{error}. Assign the task to the name of its function.") from error
     if registered.func is not task.func:
         raise InvalidTask(
-            f"{task.module_path!r} is another task, which a worker would run instead of this one."
+            f"{task.module_path!r} is a different task, which a worker would run instead."
         )
 
 

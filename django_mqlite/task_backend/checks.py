@@ -15,7 +15,7 @@ OPTIONS = ("RESULT_TTL",)
 
 
 def check_backend(backend: Any) -> list[CheckMessage]:
-    """Return the mistakes in the backend's entry of TASKS."""
+    """Return the errors in the backend's entry of TASKS."""
     return linked_hints(
         [
             *check_installed(),

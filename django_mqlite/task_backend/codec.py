@@ -1,7 +1,4 @@
-"""Encoding of task arguments as JSON, without loss or with an error that names the argument.
-
-And the unique key of a call, which is made from the same arguments.
-"""
+"""Lossless encoding of task arguments as JSON, and the unique key of a call."""
 
 import inspect
 import json
@@ -49,23 +46,23 @@ def encoded_call(
     """Return the call as the body of a message.
 
     Raises TypeError, ValueError or MessageTooLarge, which name the argument. A value that JSON
-    would change (a tuple, an enum, a key that is not a string) raises TypeError, so that the caller
-    notices and not the task.
+    would change (a tuple, an enum, a key that is not a string) raises TypeError, so that the error
+    is raised in the caller instead of the task.
     """
     _check_keys(kwargs, "kwargs")
     _bind(function, args, kwargs, takes_context=takes_context)
-    named = {f"args[{index}]": value for index, value in enumerate(args)}
-    named |= {f"argument {name!r}": value for name, value in kwargs.items()}
-    for name, value in named.items():
+    arguments = {f"args[{index}]": value for index, value in enumerate(args)}
+    arguments |= {f"argument {name!r}": value for name, value in kwargs.items()}
+    for name, value in arguments.items():
         _check(value, name)
     try:
         body = encode_json({"args": list(args), "kwargs": dict(kwargs)}, "the call").encode()
     except ValueError:  # NaN, infinity, a lone surrogate or an integer of 5,000 digits
-        for name, value in named.items():
+        for name, value in arguments.items():
             encode_json(value, name)
         raise
     if len(body) > max_bytes:
-        raise _too_large(len(body), max_bytes, named)
+        raise _too_large(len(body), max_bytes, arguments)
     return body
 
 
@@ -78,7 +75,7 @@ def _bind(
 ) -> inspect.BoundArguments:
     """Return the arguments by the function's parameters, without the context."""
     try:
-        # Not the signature of a wrapped function, which may be called with other arguments.
+        # Not the signature of a wrapped function, which may accept other arguments.
         signature = inspect.signature(function, follow_wrapped=False)
         bound = signature.bind(*(["context"] if takes_context else []), *args, **kwargs)
     except TypeError as error:
@@ -102,12 +99,12 @@ def unique_key(
     bound = _bind(task.func, args, kwargs, takes_context=task.takes_context)
     first = 1 if task.takes_context else 0
     if unique is True:
-        written = json.dumps([bound.args[first:], bound.kwargs], sort_keys=True)
-        return f"{task.module_path}:{sha256(written.encode()).hexdigest()}"
+        encoded = json.dumps([bound.args[first:], bound.kwargs], sort_keys=True)
+        return f"{task.module_path}:{sha256(encoded.encode()).hexdigest()}"
     bound.apply_defaults()
-    named = {**bound.kwargs, **dict(list(bound.arguments.items())[first:])}
+    by_name = {**bound.kwargs, **dict(list(bound.arguments.items())[first:])}
     try:
-        return unique.format(*bound.args[first:], **named)
+        return unique.format(*bound.args[first:], **by_name)
     except (LookupError, AttributeError, TypeError, ValueError) as error:
         raise InvalidTask(
             f"unique={unique!r} does not fit this call of {task.name}(): "
@@ -115,9 +112,9 @@ def unique_key(
         ) from error
 
 
-def _too_large(size: int, limit: int, named: Mapping[str, Any]) -> MessageTooLarge:
+def _too_large(size: int, limit: int, arguments: Mapping[str, Any]) -> MessageTooLarge:
     error = MessageTooLarge(size, limit)
-    sizes = {name: len(encode_json(value, name)) for name, value in named.items()}
+    sizes = {name: len(encode_json(value, name)) for name, value in arguments.items()}
     if sizes:
         largest = max(sizes, key=lambda name: sizes[name])
         error.add_note(f"The largest of the arguments is {largest}.")
@@ -131,24 +128,24 @@ def _check(value: Any, name: str) -> None:
                 f"{name} is nested more than {MAX_DEPTH} levels deep, or contains itself"
             )
         if type(item) is dict:
-            _check_keys(item, _place(name, path))
+            _check_keys(item, _path_text(name, path))
         elif not _is_json(item):
-            raise TypeError(_unsupported(item, _place(name, path)))
+            raise TypeError(_unsupported(item, _path_text(name, path)))
 
 
 def _nested(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yield the value and every nested value, with the keys and indexes that lead to it."""
-    waiting: list[tuple[tuple[Any, ...], Any]] = [((), value)]
-    while waiting:
-        path, item = waiting.pop()
+    pending: list[tuple[tuple[Any, ...], Any]] = [((), value)]
+    while pending:
+        path, item = pending.pop()
         yield path, item
         if type(item) is dict:
-            waiting += [((*path, key), part) for key, part in item.items()]
+            pending += [((*path, key), part) for key, part in item.items()]
         elif type(item) is list:
-            waiting += [((*path, index), part) for index, part in enumerate(item)]
+            pending += [((*path, index), part) for index, part in enumerate(item)]
 
 
-def _place(name: str, path: Sequence[Any]) -> str:
+def _path_text(name: str, path: Sequence[Any]) -> str:
     return name + "".join(f"[{safe_repr(step)}]" for step in path)
 
 
@@ -159,18 +156,18 @@ def _is_json(item: Any) -> bool:
     return type(item) in (*SCALARS, *CONTAINERS)
 
 
-def _check_keys(item: Mapping[Any, Any], place: str) -> None:
+def _check_keys(item: Mapping[Any, Any], path: str) -> None:
     for key in item:
         if type(key) is not str:
             raise TypeError(
-                f"{place} has the key {safe_repr(key)}, which is not a str. "
+                f"{path} has the key {safe_repr(key)}, which is not a str. "
                 "Unsupported type: JSON would change it; pass str(…)"
             )
 
 
-def _unsupported(item: Any, place: str) -> str:
+def _unsupported(item: Any, path: str) -> str:
     kind = type(item)
-    text = f"{place} is {safe_repr(item)}. Unsupported type: JSON would change or refuse {kind}"
+    text = f"{path} is {safe_repr(item)}. Unsupported type: JSON would change or reject {kind}"
     if hasattr(kind, "__members__"):
         return f"{text}; pass .value"
     if hasattr(kind, "_meta") and hasattr(item, "pk"):

@@ -1,6 +1,6 @@
 """The tasks framework: Django's own since 6.0, the package django-tasks before.
 
-No other module of the package imports either.
+This is the only module that imports either of them.
 """
 
 from typing import TYPE_CHECKING
@@ -12,19 +12,19 @@ from ..exceptions import MqliteError, Reject
 
 
 class UnknownTask(MqliteError):
-    """The message names a task that this code does not have, although another version may."""
+    """The message refers to a task that this version of the code does not have."""
 
-    def __init__(self, path: str, why: str) -> None:
+    def __init__(self, path: str, cause: str) -> None:
         self.path = path
-        self.why = why
-        super().__init__(f"There is no task {path!r} in this code: {why}")
+        self.cause = cause
+        super().__init__(f"There is no task {path!r} in this code: {cause}")
 
 
 class ReturnValueRefused(Reject, TypeError):
     """The task succeeded but its return value cannot be stored. The task is not run again."""
 
-    def __init__(self, why: str) -> None:
-        Reject.__init__(self, "ReturnValueRefused", why)
+    def __init__(self, cause: str) -> None:
+        Reject.__init__(self, "ReturnValueRefused", cause)
 
 
 if not TYPE_CHECKING and django.VERSION >= (6, 0):

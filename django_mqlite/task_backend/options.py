@@ -93,7 +93,7 @@ class MqliteTask(Task):  # type: ignore[type-arg]
                 object.__setattr__(self, name, duration)
 
     def using(self, **changes: Any) -> "MqliteTask":
-        """Return the task with other options. None leaves an option as it is."""
+        """Return the task with changed options. None leaves an option unchanged."""
         options = {name: value for name, value in changes.items() if value is not None}
         known = {field.name for field in fields(self)} - {"func", "takes_context"}
         for name in options.keys() - known:
@@ -133,21 +133,21 @@ class Draft:
 
 
 def options_of(task: Any) -> TaskOptions:
-    """Return the task's own options and, for those not set, its function's. Accepts any Task."""
+    """Return the options set on the task or, by default, on its function. Accepts any Task."""
     return replace(getattr(task.func, _ATTRIBUTE, TaskOptions()), **_own_options(task))
 
 
-def written_options(task: Any) -> dict[str, Any]:
-    """Return the task's options for JSON, because a worker cannot see options set by `.using()`."""
+def encode_options(task: Any) -> dict[str, Any]:
+    """Return the task's options as JSON values, for workers, which cannot see `.using()`."""
     return {
         name: value.total_seconds() if name in DURATIONS else value
         for name, value in _own_options(task).items()
     }
 
 
-def read_options(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Read what written_options() wrote, ignoring options that this code does not know."""
-    return {name: value for name, value in written.items() if name in NAMES}
+def decode_options(encoded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that encode_options() wrote, without those unknown to this version."""
+    return {name: value for name, value in encoded.items() if name in NAMES}
 
 
 def _own_options(task: Any) -> dict[str, Any]:

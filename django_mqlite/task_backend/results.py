@@ -16,7 +16,7 @@ from .compat import (
     UnknownTask,
     task_backends,
 )
-from .options import MqliteTask, read_options
+from .options import MqliteTask, decode_options
 
 if TYPE_CHECKING:
     from ..models import Message
@@ -72,7 +72,7 @@ def _task_as_stored(facts: TaskFacts, unknown: UnknownTask) -> Any:
         "func": function,
         "takes_context": False,
         **_framework_options(facts),
-        **read_options(facts.options),
+        **decode_options(facts.options),
     }
     task = object.__new__(MqliteTask)  # the constructor would raise InvalidTask
     for field in fields(MqliteTask):
@@ -82,7 +82,7 @@ def _task_as_stored(facts: TaskFacts, unknown: UnknownTask) -> Any:
 
 def _missing_function(unknown: UnknownTask) -> Any:
     def missing(*args: Any, **kwargs: Any) -> None:
-        raise UnknownTask(unknown.path, unknown.why)
+        raise UnknownTask(unknown.path, unknown.cause)
 
     missing.__module__, _, missing.__qualname__ = unknown.path.rpartition(".")
     missing.__name__ = missing.__qualname__
@@ -98,7 +98,7 @@ def task_of(facts: TaskFacts) -> Any:
         raise UnknownTask(facts.path, f"its backend {facts.backend!r} is no longer MqliteBackend")
     options = _framework_options(facts)
     if isinstance(task, MqliteTask):
-        options |= read_options(facts.options)
+        options |= decode_options(facts.options)
     try:
         return replace(task, **options)
     except InvalidTask as error:

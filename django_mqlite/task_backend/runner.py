@@ -70,14 +70,17 @@ def send_finished_for_dead_letter(
     if content_type != TASK:
         return
     model: type[Message] = apps.get_model("django_mqlite", "Message")
-    dead = model.objects.using(using).filter(pk=id).first()
-    if dead is None:
+    letter = model.objects.using(using).filter(pk=id).first()
+    if letter is None:
         return
-    if (dead.subject or "").rpartition(".")[0] in sys.modules:
-        send_task_finished(dead, exception)
+    if (letter.subject or "").rpartition(".")[0] in sys.modules:
+        send_task_finished(letter, exception)
     else:  # the import could block the thread that settles messages
         Thread(
-            target=_send_in_thread, args=(dead, exception), name="mqlite-task-finished", daemon=True
+            target=_send_in_thread,
+            args=(letter, exception),
+            name="mqlite-task-finished",
+            daemon=True,
         ).start()
 
 
@@ -88,7 +91,7 @@ def _send_in_thread(message: "Message", exception: BaseException | None) -> None
         connections.close_all()
 
 
-LONGEST_BACKOFF_MS = 3_600_000
+MAX_BACKOFF_MS = 3_600_000
 
 
 def handler_of(message: "Message") -> Handler:
@@ -186,7 +189,7 @@ class Attempt:
         return backoff_ms(
             self.message.delivery_count,
             base_ms=base_ms,
-            max_ms=max(base_ms, LONGEST_BACKOFF_MS),
+            max_ms=max(base_ms, MAX_BACKOFF_MS),
             chance=random(),
         )
 

@@ -1,4 +1,4 @@
-"""Helpers for the tests of projects: check what is enqueued, run it inline, move the clock."""
+"""Helpers for the tests of projects: check enqueued messages, run them inline, move the clock."""
 
 from .assertions import assert_enqueued
 from .draining import TooManyDeliveries, drain

@@ -19,7 +19,7 @@ from .connections import worker_connections
 from .fake_clock import FakeClock
 from .timeouts import with_timeout
 
-RENEWED_LEASE = timedelta(days=365)
+LONG_LEASE = timedelta(days=365)
 
 
 class TooManyDeliveries(AssertionError):
@@ -57,10 +57,12 @@ def drain(
         raise TransactionRefused
     for name in queues:
         Queue.objects.db_manager(using).named(name)
-    served = queues or _served(handlers, manager.database)
+    served_queues = queues or _served_queues(handlers, manager.database)
     deliveries: list[Message] = []
     with _fake_clock() as clock:
-        while (queue := _next_queue(served, clock, manager.database, retries=retries)) is not None:
+        while (
+            queue := _next_queue(served_queues, clock, manager.database, retries=retries)
+        ) is not None:
             if len(deliveries) == limit:
                 raise TooManyDeliveries(
                     f"drain() stopped after {limit} deliveries with more messages due; the last "
@@ -74,7 +76,7 @@ def drain(
     return deliveries
 
 
-def _served(handlers: Mapping[str, Handler], using: str) -> tuple[str, ...]:
+def _served_queues(handlers: Mapping[str, Handler], using: str) -> tuple[str, ...]:
     names = handlers.keys() | queues_of_kinds()
     queues = Queue.objects.using(using).filter(name__in=names)
     return tuple(queues.order_by("name").values_list("name", flat=True))
@@ -122,7 +124,7 @@ def _claim(queue: str, handler: Handler | None, using: str) -> list[Message]:
     """
     is_atomic = handler is not None and handler.atomic
     return Message.objects.db_manager(using).claim(
-        queue, lock_duration=None if is_atomic else RENEWED_LEASE, worker="drain()"
+        queue, lock_duration=None if is_atomic else LONG_LEASE, worker="drain()"
     )
 
 

@@ -1,4 +1,4 @@
-"""The timeout of a handler in drain(), where nothing watches the handler's thread."""
+"""Handler timeouts in drain(), where no other thread watches the handler."""
 
 import asyncio
 import time

@@ -189,10 +189,10 @@ def _claimable(message: MessageStatus, context: ExplainContext) -> Explanation:
     serving = context.serving(message.queue)
     more = "+" if context.ahead >= COUNT_AHEAD_TO else ""
     text = ngettext(
-        "can be claimed, after %(before)s others; %(workers)d worker with %(slots)d slots serves "
-        "its queue",
-        "can be claimed, after %(before)s others; %(workers)d workers with %(slots)d slots serve "
-        "its queue",
+        "can be claimed after %(before)s other messages; %(workers)d worker with %(slots)d slots "
+        "serves its queue",
+        "can be claimed after %(before)s other messages; %(workers)d workers with %(slots)d slots "
+        "serve its queue",
         len(serving),
     )
     return _explanation(
@@ -244,7 +244,7 @@ def _not_due(message: MessageStatus, now: int) -> Explanation:
         )
         words["error"] = _last_error(message) or _("no recorded error")
     elif message.has_failed:
-        code, text = "redrive_paced", _("was redriven at a rate, and is due at %(due)s")
+        code, text = "redrive_paced", _("was redriven at a limited rate and is due at %(due)s")
     else:
         code, text = "not_due", _("is not due before %(due)s")
     return _explanation(message, code, text, words, visible_at=iso(message.visible_at))

@@ -89,14 +89,16 @@ def test_a_claimable_message_tells_its_place_and_who_serves(queue):
 
     assert why.code == "claimable"
     assert (why.facts["ahead"], why.facts["workers"], why.facts["slots"]) == (2, 2, 8)
-    assert why.text == ("can be claimed, after 2 others; 2 workers with 8 slots serve its queue")
+    assert why.text == (
+        "can be claimed after 2 other messages; 2 workers with 8 slots serve its queue"
+    )
 
 
 def test_a_place_far_back_is_not_counted_to_the_end(queue):
     worker("one", "jobs")
     Message.objects.enqueue_many("jobs", range(1_001))
 
-    assert "after 1000+ others" in enqueue().explain().text
+    assert "after 1000+ other messages" in enqueue().explain().text
 
 
 def test_a_paused_queue_is_the_reason_whoever_serves_it(queue):

@@ -1,4 +1,4 @@
-"""Commands that change messages and queues: enqueue, redrive, purge, cancel, pause and others."""
+"""Commands that change messages and queues, such as enqueue, redrive, purge, cancel and pause."""
 
 import json
 import sys
@@ -40,12 +40,20 @@ ENQUEUE_OPTIONS = (
 def _add_enqueue_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("queue", metavar="QUEUE")
-    add("data", metavar="DATA", help="JSON, or text with --text; - reads it from stdin")
+    add("data", metavar="DATA", help="JSON, or text with --text; - reads stdin")
     add("--text", action="store_true", help="DATA is text, not JSON")
     add("--delay", type=duration, metavar="AGE", help="deliver after this long, such as 15m")
     add("--ttl", type=duration, metavar="AGE", help="expire after this long, such as 2d")
-    add("--priority", type=int, default=0, metavar="N", help="higher goes first (0)")
-    add("--group", dest="group_id", metavar="ID", help="keep the order within this group")
+    add(
+        "--priority",
+        type=int,
+        default=0,
+        metavar="N",
+        help="higher priorities are delivered first (0)",
+    )
+    add(
+        "--group", dest="group_id", metavar="ID", help="deliver the messages of this group in order"
+    )
     add("--subject", metavar="TEXT")
     add("--message-id", metavar="ID")
     add("--unique-key", metavar="KEY", help="not while an unfinished message has this key")
@@ -88,7 +96,9 @@ def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"DATA is not valid JSON: {error}. Pass --text for text.") from error
+        raise CommandError(
+            f"DATA is not valid JSON: {error}. To enqueue text, pass --text."
+        ) from error
 
 
 # redrive and purge
@@ -96,7 +106,7 @@ def _parse_json(text: str) -> Any:
 
 def _add_redrive_arguments(parser: ArgumentParser) -> None:
     add_selection(parser)
-    parser.add_argument("--into", metavar="QUEUE", help="into another queue, with new ids")
+    parser.add_argument("--into", metavar="QUEUE", help="redrive into another queue, with new ids")
     parser.add_argument("--rate", type=rate, metavar="N", help="spread deliveries: N per second")
 
 
@@ -142,7 +152,7 @@ def _purge(options: Options, output: Output) -> None:
             if ids is not None:
                 purged = letters.purge(ids)
             else:
-                # No more than confirmed, even if there are more dead letters now.
+                # At most the confirmed number, even if there are more dead letters by now.
                 purged = letters.purge_queue(
                     queue, limit=count, progress=progress, **_filters(options)
                 )
@@ -151,13 +161,15 @@ def _purge(options: Options, output: Output) -> None:
 
 def _check_purge_selection(options: Options) -> None:
     check_selection(options, "all")
-    given = [name for name in ("ids", "limit", "older_than", "reason", "all") if options[name]]
-    if not given:
+    selected = [name for name in ("ids", "limit", "older_than", "reason", "all") if options[name]]
+    if not selected:
         raise CommandError(
             "Nothing is selected: pass --id, --limit, --older-than, --reason, or --all."
         )
-    if options["all"] and len(given) > 1:
-        raise CommandError("--all selects every dead letter: pass no other selection with it.")
+    if options["all"] and len(selected) > 1:
+        raise CommandError(
+            "--all selects every dead letter: do not combine it with another selection."
+        )
 
 
 def _filters(options: Options) -> dict[str, Any]:
@@ -172,15 +184,15 @@ def _count(letters: DeadLetterManager[DeadLetter], options: Options) -> int:
 def _checked_ids(
     letters: DeadLetterManager[DeadLetter], queue: str, ids: Sequence[int]
 ) -> list[int]:
-    """Return each id once; raise CommandError unless all are dead letters of the queue."""
-    dead = set(letters.matching(queue, ids=ids).values_list("pk", flat=True))
-    others = [f"#{id}" for id in dict.fromkeys(ids) if id not in dead]
+    """Return the unique ids; raise CommandError unless all are dead letters of the queue."""
+    dead_ids = set(letters.matching(queue, ids=ids).values_list("pk", flat=True))
+    others = [f"#{id}" for id in dict.fromkeys(ids) if id not in dead_ids]
     if others:
         raise CommandError(
             f"Not among the dead letters of queue {queue!r}: {', '.join(others)}. Nothing was "
             f"done. `manage.py mqlite peek {queue} --dead` lists them."
         )
-    return sorted(dead)
+    return sorted(dead_ids)
 
 
 def _answer_bulk(queue: str, done: str, count: BulkCount, output: Output) -> None:
@@ -252,7 +264,7 @@ class Action:
 
 
 def _refusal(action: Action, why: Explanation) -> str:
-    """Return why a message was not changed, or what happened to it if it no longer exists."""
+    """Return why a message was not changed, or how it ended if it no longer exists."""
     if why.facts["state"]:
         return action.refused(why)
     return lines(why.text if why.code == "never_enqueued" else f"it {why.text}")
@@ -342,8 +354,10 @@ def _set_paused(options: Options, output: Output, *, paused: bool) -> None:
 def _add_subscribe_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("topic", metavar="TOPIC")
-    add("subscription", metavar="SUBSCRIPTION", help="its name, and the name of its queue")
-    add("--filter", default="", metavar="EXPRESSION", help="in CEL (default: every message)")
+    add("subscription", metavar="SUBSCRIPTION", help="name of the subscription and its queue")
+    add(
+        "--filter", default="", metavar="EXPRESSION", help="CEL expression (default: every message)"
+    )
 
 
 def _subscribe(options: Options, output: Output) -> None:
@@ -362,7 +376,7 @@ def _subscribe(options: Options, output: Output) -> None:
 SUBCOMMANDS = (
     Subcommand("enqueue", "Enqueue a message.",
         _enqueue, _add_enqueue_arguments, "mqlite enqueue orders '{\"order\": 17}' --delay 15m"),
-    Subcommand("redrive", "Redrive dead letters of a queue: all, or by age, reason or id.",
+    Subcommand("redrive", "Redrive the dead letters of a queue: all, or by age, reason or id.",
         _redrive, _add_redrive_arguments,
         "mqlite redrive orders --reason MaxDeliveryCountExceeded --rate 10"),
     Subcommand("purge", "Delete dead letters of a queue.",

@@ -36,10 +36,10 @@ class Subcommand:
     example: str
 
 
-def names(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Return comma-separated names, or those passed to call_command(), in order, each once."""
-    listed = given.split(",") if isinstance(given, str) else given
-    return tuple(dict.fromkeys(name.strip() for name in listed if name.strip()))
+def names(value: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the unique names in a comma-separated str, or in a sequence from call_command()."""
+    items = value.split(",") if isinstance(value, str) else value
+    return tuple(dict.fromkeys(name.strip() for name in items if name.strip()))
 
 
 def count(text: str) -> int:
@@ -123,7 +123,7 @@ def add_database(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--database",
         choices=tuple(connections),
-        help="database of the queues (default: the one that the routers name)",
+        help="alias of the queues' database (default: as the routers choose)",
     )
 
 
@@ -152,14 +152,16 @@ def add_selection(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("queue", metavar="QUEUE")
     add("--id", dest="ids", type=count, nargs="+", metavar="N", help="sequence numbers")
-    add("--limit", type=count, metavar="N", help="at most N, longest dead first")
-    add("--older-than", type=duration, metavar="AGE", help="dead this long, such as 7d")
-    add("--reason", metavar="NAME", help="with this reason")
+    add("--limit", type=count, metavar="N", help="at most N, oldest first")
+    add(
+        "--older-than", type=duration, metavar="AGE", help="dead for at least this long, such as 7d"
+    )
+    add("--reason", metavar="NAME", help="only with this reason")
 
 
 def check_selection(options: Options, *others: str) -> None:
-    """Raise CommandError if another option selects besides --id."""
+    """Raise CommandError if --id is combined with another selection."""
     for name in ("limit", "older_than", "reason", *others):
         if options["ids"] and options[name]:
             option = "--" + name.replace("_", "-")
-            raise CommandError(f"--id and {option} cannot be combined: pass one of them.")
+            raise CommandError(f"--id and {option} cannot be combined: pass only one of them.")

@@ -21,7 +21,7 @@ HEALTH = (
 
 
 def _add_health_arguments(parser: ArgumentParser) -> None:
-    text = "how long a message may have been due (60)"
+    text = "report messages that have been due for longer than S seconds (60)"
     parser.add_argument("--max-age", type=seconds, default=60.0, metavar="S", help=text)
 
 
@@ -49,7 +49,7 @@ SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 
 def _add_doctor_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--quick", action="store_true", help="do not search the file for damage")
+    parser.add_argument("--quick", action="store_true", help="skip the integrity check of the file")
 
 
 def _doctor(options: Options, output: Output) -> None:
@@ -69,7 +69,7 @@ def _findings(diagnosis: Diagnosis) -> Iterator[str]:
         if finding.advice:
             yield f"    {finding.advice}"
     if not diagnosis.findings:
-        yield "Everything is in order."
+        yield "No problems found."
 
 
 def _facts(diagnosis: Diagnosis) -> Iterator[str]:
@@ -110,7 +110,7 @@ def _add_vacuum_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--full",
         action="store_true",
-        help="rewrite the file: needs as much free disk space, and blocks writers meanwhile",
+        help="rewrite the file: needs as much free disk space as the file, and blocks writers",
     )
     add_yes(parser)
 
@@ -120,8 +120,8 @@ def _vacuum(options: Options, output: Output) -> None:
     before = storage(using)
     if options["full"]:
         question = (
-            f"Rewrite the file of {before.size:,} bytes? Nothing can write to it meanwhile, and "
-            "the disk needs room for a second copy."
+            f"Rewrite the file of {before.size:,} bytes? All writers are blocked meanwhile, and "
+            "the disk needs space for a second copy."
         )
         output.confirm(question, options)
         freed = vacuum_fully(using)
@@ -138,7 +138,7 @@ def _vacuum(options: Options, output: Output) -> None:
 SUBCOMMANDS = (
     Subcommand("health", "Check that due messages are being consumed; exit with 1 if not.",
         _health, _add_health_arguments, "mqlite health --max-age 5m"),
-    Subcommand("doctor", "Check settings, file, disk, SQLite and workers, and say what to do.",
+    Subcommand("doctor", "Check settings, file, disk, SQLite and workers, and suggest solutions.",
         _doctor, _add_doctor_arguments, "mqlite doctor --quick"),
     Subcommand("backup", "Copy the database to a new file while it is in use.",
         _backup, _add_backup_arguments, "mqlite backup /var/backups/queue.sqlite3"),

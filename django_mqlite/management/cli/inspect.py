@@ -74,7 +74,7 @@ def _error(stored: dict[str, Any]) -> dict[str, Any]:
 
 # stats
 
-STATS_HEADS = ("due since", "workers", "done/h", "failed/h", "paused")
+STATS_HEADINGS = ("due since", "workers", "done/h", "failed/h", "paused")
 NO_QUEUES = "There are no queues. Declare them in MQLITE['QUEUES'] and run `manage.py migrate`."
 CLEAR_SCREEN = "\x1b[2J\x1b[H"
 
@@ -93,8 +93,8 @@ def _stats(options: Options, output: Output) -> None:
         if output.as_json and options["watch"]:
             output.line(document, "")
         else:
-            heads = ("queue", *map(state_label, State), *STATS_HEADS)
-            output.answer_table(document, heads, map(_queue_row, queues), empty=NO_QUEUES)
+            headings = ("queue", *map(state_label, State), *STATS_HEADINGS)
+            output.answer_table(document, headings, map(_queue_row, queues), empty=NO_QUEUES)
 
     def refresh() -> None:
         if output.stdout.isatty() and not output.as_json:
@@ -145,15 +145,19 @@ LIST_COLUMNS = {
 def _add_list_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("queue", nargs="?", metavar="QUEUE", help="default: all queues")
-    add("--state", type=state, metavar="STATE", help="in this state, such as dead-lettered")
-    add("--group", metavar="ID", help="of this group")
+    add("--state", type=state, metavar="STATE", help="only in this state, such as dead-lettered")
+    add("--group", metavar="ID", help="only of this group")
     add(
         "--search",
         metavar="TEXT",
-        help="with this sequence number, message id, correlation id or beginning of the subject",
+        help="sequence number, message id, correlation id or beginning of the subject",
     )
     add("--limit", type=count, default=50, metavar="N", help="messages per page (50)")
-    add("--after", metavar="PLACE", help="show the next page; the previous page prints its PLACE")
+    add(
+        "--after",
+        metavar="PLACE",
+        help="show the page at PLACE, as printed below the previous page",
+    )
 
 
 def _list(options: Options, output: Output) -> None:
@@ -205,7 +209,7 @@ def _value(message: Message, name: str) -> Any:
 
 # show and why
 
-MAX_NAMED = 10
+MAX_LISTED = 10
 MAX_BODY = 4_000
 FACTS = (
     "queue", "state", "subject", "priority", "group_id", "message_id", "unique_key",
@@ -251,19 +255,19 @@ def _sequence_number(messages: MessageManager[Any], given: str) -> int:
     if given.isascii() and given.isdecimal():
         with as_command_error(ArgumentTypeError):
             return count(given)
-    same = messages.using(messages.database).filter(message_id=given)
-    matching = same.only("queue")[: MAX_NAMED + 1]
+    candidates = messages.using(messages.database).filter(message_id=given)
+    matching = candidates.only("queue")[: MAX_LISTED + 1]
     if len(matching) == 1:
         return int(matching[0].pk)
     if matching:
-        more = ", …" if len(matching) > MAX_NAMED else ""
-        named = ", ".join(map(str, matching[:MAX_NAMED])) + more
+        more = ", …" if len(matching) > MAX_LISTED else ""
+        listed = ", ".join(map(str, matching[:MAX_LISTED])) + more
         raise CommandError(
-            f"Several messages have the message id {given!r}: {named}. Pass a sequence number."
+            f"Several messages have the message id {given!r}: {listed}. Pass a sequence number."
         )
     raise CommandError(
-        f"No message has the message id {given!r}. A deleted message is found by its sequence "
-        "number only."
+        f"No message has the message id {given!r}. A deleted message can only be found by "
+        "its sequence number."
     )
 
 
@@ -315,12 +319,12 @@ def _pretty(value: Any) -> str:
 def _failure(error: Mapping[str, Any]) -> Iterator[str]:
     worker = error.get("worker") or "an unnamed worker"
     ended = "was interrupted" if is_interruption(error) else "failed"
-    head = f"delivery {error.get('delivery', '?')} {ended}, {worker}: {format_error(error)}"
-    yield from _block(cell(head), str(error.get("traceback") or ""))
+    heading = f"delivery {error.get('delivery', '?')} {ended}, {worker}: {format_error(error)}"
+    yield from _block(cell(heading), str(error.get("traceback") or ""))
 
 
-def _block(head: str, text: str) -> Iterator[str]:
-    yield head + ":" if text else head
+def _block(heading: str, text: str) -> Iterator[str]:
+    yield heading + ":" if text else heading
     if text:
         yield "\n".join(f"  {line}" for line in lines(text).split("\n"))
 
@@ -333,7 +337,7 @@ PEEK_COLUMNS = {
 }  # fmt: skip
 DEAD_COLUMNS = {
     "id": "id", "reason": "dead_letter_reason", "description": "dead_letter_description",
-    "subject": "subject", "deliveries": "delivery_count", "died": "finished_at",
+    "subject": "subject", "deliveries": "delivery_count", "dead since": "finished_at",
     "last error": "last_error",
 }  # fmt: skip
 
@@ -372,14 +376,16 @@ def _add_tail_arguments(parser: ArgumentParser) -> None:
 def _tail(options: Options, output: Output) -> None:
     messages = Message.objects.db_manager(options["database"])
     dead = options["dead"]
-    news = (NewDeadLetters if dead else Arrivals)(messages, options["queue"])
+    new_messages = (NewDeadLetters if dead else Arrivals)(messages, options["queue"])
     output.note(f"Showing new {'dead letters' if dead else 'messages'} until Ctrl-C.")
 
     def show() -> None:
-        for message in news.take():
+        for message in new_messages.take():
             output.line(document(message), _tail_line(message))
-        if news.may_be_more:
-            output.note(f"Only the last {PAGE} dead letters are shown; `mqlite list` has them all.")
+        if new_messages.may_have_more:
+            output.note(
+                f"Only the last {PAGE} dead letters are shown; `mqlite list` shows all of them."
+            )
 
     repeat(show, every=POLL_INTERVAL)
 
@@ -394,7 +400,7 @@ def _tail_line(message: Message) -> str:
 class Arrivals:
     """The messages enqueued since the last poll."""
 
-    may_be_more = False
+    may_have_more = False
 
     def __init__(self, messages: MessageManager[Message], queue: str | None) -> None:
         self._messages = messages
@@ -416,7 +422,7 @@ class Arrivals:
 class NewDeadLetters:
     """The dead letters since the last poll, among the hundred newest."""
 
-    may_be_more = False
+    may_have_more = False
     """True if there may be more new dead letters than take() returned."""
 
     def __init__(self, messages: MessageManager[Message], queue: str | None) -> None:
@@ -429,7 +435,7 @@ class NewDeadLetters:
         latest = self._latest()
         new = [id for id in reversed(latest) if id not in self._seen]
         self._seen = set(latest)
-        self.may_be_more = len(new) == PAGE
+        self.may_have_more = len(new) == PAGE
         by_id = self._messages.using(self._messages.database).in_bulk(new)
         yield from (by_id[id] for id in new if id in by_id)
 
@@ -459,7 +465,7 @@ SUBCOMMANDS = (
         _list, _add_list_arguments, "mqlite list orders --state dead-lettered"),
     Subcommand("show", "Show everything about a message, and why it has not run.",
         _show, add_id, "mqlite show 17"),
-    Subcommand("why", "Explain why a message has not run, what holds it, or what became of it.",
+    Subcommand("why", "Explain why a message has not run, what holds it, or how it ended.",
         _why, add_id, "mqlite why 17"),
     Subcommand("peek", "Show the next messages of a queue, or its dead letters.",
         _peek, _add_peek_arguments, "mqlite peek orders --limit 3"),

@@ -23,7 +23,7 @@ PREVIEW = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Write answers as text or as JSON."""
+    """Write the output of a command as text or as JSON."""
 
     stdout: OutputWrapper
     stderr: OutputWrapper
@@ -41,11 +41,11 @@ class Output:
         self.stdout.flush()
 
     def answer_table(
-        self, document: Any, heads: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str
+        self, document: Any, headings: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str
     ) -> None:
         """Write the document as JSON, or a table; if there are no rows, the sentence `empty`."""
         cells = [[cell(value) for value in row] for row in rows]
-        self.answer(document, _table(heads, cells) if cells else empty)
+        self.answer(document, _table(headings, cells) if cells else empty)
 
     def note(self, text: str, *, ending: str = "\n") -> None:
         """Write to stderr, so that stdout contains only the answer."""
@@ -138,7 +138,7 @@ def _json(document: Any, indent: int | None = None) -> str:
     return json.dumps(document, indent=indent, default=datetime.isoformat)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    table = [heads, *rows]
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    table = [headings, *rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)

@@ -16,16 +16,19 @@ from django_mqlite.worker.watchdogs import check_writable
 
 class Command(BaseCommand):
     help = (
-        "Release expired leases, activate scheduled messages that are due, and delete what has "
-        "been retained long enough. Workers do this themselves unless started with --no-reaper; "
-        "several reapers at once are harmless."
+        "Release expired leases, activate scheduled messages that are due, and delete messages "
+        "whose retention period has ended. Workers also do this, unless they are started with "
+        "--no-reaper. Several reapers can run at the same time."
     )
-    # handle() runs them once it has the write lock: they misjudge a locked database.
+    # handle() runs them after acquiring the write lock: on a locked database they report wrong
+    # errors.
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_database(parser)
-        parser.add_argument("--once", action="store_true", help="do what is due now, and exit")
+        parser.add_argument(
+            "--once", action="store_true", help="run every sweep until nothing is due, then exit"
+        )
         add_skip_checks(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:

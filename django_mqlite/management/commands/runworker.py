@@ -21,9 +21,10 @@ from django_mqlite.worker.watchdogs import check_writable, served_queues
 class Command(BaseCommand):
     help = (
         "Claim messages and run their handlers. TERM or INT stops claiming and lets running "
-        "handlers finish; a second one exits at once."
+        "handlers finish; a second signal exits immediately."
     )
-    # handle() runs them once it has the write lock: they misjudge a locked database.
+    # handle() runs them after acquiring the write lock: on a locked database they report wrong
+    # errors.
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -33,33 +34,33 @@ class Command(BaseCommand):
             type=names,
             default=(),
             metavar="A,B",
-            help="strictly in this order, * for the rest (default: all with a handler, in turn)",
+            help="queues in strict order, * for all others (default: all with a handler, rotating)",
         )
         arguments.add_database(parser)
-        add("--exclude", type=names, default=(), metavar="A,B", help="queues to leave out")
+        add("--exclude", type=names, default=(), metavar="A,B", help="queues to skip")
         add(
             "--threads",
             type=count,
             default=4,
             metavar="N",
-            help="handlers at once per process (4)",
+            help="concurrent handlers per process (4)",
         )
         add("--processes", type=count, default=1, metavar="N", help="processes (1)")
-        add("--burst", action="store_true", help="exit when nothing is left to claim")
+        add("--burst", action="store_true", help="exit when no messages are left to claim")
         add("--max-messages", type=count, metavar="N", help="exit after N messages")
         add(
             "--max-memory",
             dest="max_memory_mb",
             type=count,
             metavar="MB",
-            help="exit, or have the process replaced, when it uses more memory than this",
+            help="exit when the process uses more memory; with --processes, it is replaced",
         )
         add(
             "--shutdown-timeout",
             type=seconds,
             default=30.0,
             metavar="S",
-            help="seconds that running handlers have after TERM (30)",
+            help="seconds to wait for running handlers after TERM (30)",
         )
         add("--reload", action="store_true", help="restart when code changes (for development)")
         add(
@@ -67,7 +68,12 @@ class Command(BaseCommand):
             action="store_true",
             help="start even if a worker on another machine is registered",
         )
-        add("--no-reaper", dest="reaper", action="store_false", help="leave reaping to runreaper")
+        add(
+            "--no-reaper",
+            dest="reaper",
+            action="store_false",
+            help="run no reaper in this worker; use runreaper",
+        )
         arguments.add_skip_checks(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -100,4 +106,4 @@ class Command(BaseCommand):
 
 
 OPTIONS = ("threads", "burst", "max_messages", "max_memory_mb", "shutdown_timeout", "reaper")
-"""The options that WorkerOptions takes as they are."""
+"""The options that are passed to WorkerOptions unchanged."""

@@ -68,7 +68,7 @@ def test_action_ignores_messages_that_are_not_dead_letters(operator, queue, acti
 
     assert row_of(message) == before
     assert not LogEntry.objects.exists()
-    assert "there is no such dead letter any more." in text_after(operator)
+    assert "the dead letters no longer exist." in text_after(operator)
 
 
 def test_action_on_a_read_only_database_changes_nothing(operator, queue):

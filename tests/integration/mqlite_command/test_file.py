@@ -289,7 +289,7 @@ def test_a_project_in_order_is_told_so_with_the_facts(db, in_order, capsys):
 def test_the_same_in_words(db, in_order):
     text = mqlite("doctor")
 
-    assert text.startswith("Everything is in order.\nSQLite ")
+    assert text.startswith("No problems found.\nSQLite ")
     assert "without the WAL-reset bug" in text
     assert "journal mode: wal, synchronous: FULL" in text
     assert "integrity: not checked" in mqlite("doctor", "--quick")
@@ -439,4 +439,4 @@ def test_live_workers_are_left_alone(db, in_order):
     )
     register("default", record)
 
-    assert mqlite("doctor").startswith("Everything is in order.")
+    assert mqlite("doctor").startswith("No problems found.")

@@ -84,11 +84,11 @@ UNSUPPORTED = {
     "enum": (Colour.RED, r"pass \.value"),
     "int enum": (Level.HIGH, r"pass \.value"),
     "choice": (Status.PAID, r"pass \.value"),
-    "ordered": (OrderedDict(a=1), "change or refuse <class"),
-    "default": (defaultdict(list), "change or refuse <class"),
+    "ordered": (OrderedDict(a=1), "change or reject <class"),
+    "default": (defaultdict(list), "change or reject <class"),
     "query": (QueryDict("a=1&a=2"), r"pass \.dict\(\)"),
-    "object": (object(), "change or refuse <class"),
-    "function": (print, "change or refuse <class"),
+    "object": (object(), "change or reject <class"),
+    "function": (print, "change or reject <class"),
 }
 
 BAD_VALUES = {
