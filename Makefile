@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
 
-demo: $(INSTALLED) ## Run the shop, kill a worker, and account for every order
+demo: $(INSTALLED) ## Run the shop, kill a worker, and audit every order
 	@$(BIN)/python -m example_project.demo
 
 test: $(INSTALLED) ## Run the whole test suite

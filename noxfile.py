@@ -1,6 +1,6 @@
 """Test sessions for the supported pairs of Python and Django, Django's engine and a current SQLite.
 
-`.ci/run` tests each of these once, not every combination. The current SQLite runs only the tests
+`.ci/run` tests each of them once, not all combinations. The current SQLite runs only the tests
 that depend on SQLite.
 """
 
@@ -23,7 +23,7 @@ WITHOUT_PACKAGE = ("--ignore=tests/package",)
 ENGINE_INDEPENDENT = (*WITHOUT_PACKAGE, "--ignore=tests/browser", "--ignore=tests/docs")
 
 # The rules of the model test do not depend on versions, so a quarter of its examples is enough.
-FEWER = {"MQLITE_TEST_MODEL_EXAMPLES": "50"}
+FEWER_EXAMPLES = {"MQLITE_TEST_MODEL_EXAMPLES": "50"}
 PYTEST = ("python", "-m", "pytest", "-n", "2", "--dist", "loadgroup")
 
 
@@ -32,7 +32,7 @@ PYTEST = ("python", "-m", "pytest", "-n", "2", "--dist", "loadgroup")
 def tests(session: nox.Session, django: str) -> None:
     """Run the suite on one pair of Python and Django."""
     session.install("--editable", ".[dev,docs]", f"Django~={django}.0")
-    session.run(*PYTEST, *WITHOUT_PACKAGE, *session.posargs, env=FEWER)
+    session.run(*PYTEST, *WITHOUT_PACKAGE, *session.posargs, env=FEWER_EXAMPLES)
 
 
 @nox.session(name="django-engine")
@@ -40,7 +40,7 @@ def tests(session: nox.Session, django: str) -> None:
 def django_engine(session: nox.Session, django: str) -> None:
     """Run the suite on Django's own engine with `sqlite_options()`."""
     session.install("--editable", ".[dev,docs]", f"Django~={django}.0")
-    session.run(*PYTEST, *ENGINE_INDEPENDENT, *session.posargs, env=FEWER | DJANGOS_ENGINE)
+    session.run(*PYTEST, *ENGINE_INDEPENDENT, *session.posargs, env=FEWER_EXAMPLES | DJANGOS_ENGINE)
 
 
 @nox.session(name="sqlite-current")
@@ -48,7 +48,7 @@ def django_engine(session: nox.Session, django: str) -> None:
 def sqlite_current(session: nox.Session, django: str) -> None:
     """Run the tests that depend on SQLite with the version that pysqlite3 includes."""
     session.install("--editable", ".[dev,sqlite]", f"Django~={django}.0")
-    session.run(*PYTEST, *(session.posargs or SQLITE_TESTS), env=FEWER | CURRENT_SQLITE)
+    session.run(*PYTEST, *(session.posargs or SQLITE_TESTS), env=FEWER_EXAMPLES | CURRENT_SQLITE)
 
 
 @nox.session(name="django-suite")

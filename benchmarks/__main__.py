@@ -49,8 +49,8 @@ def prepare(directory: str) -> None:
 
 def show(name: str, rows: list[dict[str, object]]) -> None:
     table = Table(title=name)
-    for head in rows[0]:
-        table.add_column(head, justify="left" if head == "name" else "right")
+    for heading in rows[0]:
+        table.add_column(heading, justify="left" if heading == "name" else "right")
     for row in rows:
         table.add_row(*map(str, row.values()))
     Console(width=None if sys.stdout.isatty() else 120).print(table)
@@ -58,8 +58,12 @@ def show(name: str, rows: list[dict[str, object]]) -> None:
 
 def markdown(rows: list[dict[str, object]]) -> str:
     """Return the rows as a Markdown table."""
-    heads = list(rows[0])
-    lines = [heads, ["---"] * len(heads), *([str(cell) for cell in row.values()] for row in rows)]
+    headings = list(rows[0])
+    lines = [
+        headings,
+        ["---"] * len(headings),
+        *([str(cell) for cell in row.values()] for row in rows),
+    ]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -77,13 +81,13 @@ def run(name: str) -> dict[str, object]:
     """Run a scenario in this process on a new database; return its rows and the environment."""
     with TemporaryDirectory(prefix="mqlite-benchmark-") as directory:
         prepare(directory)
-        from benchmarks.measure import surroundings
+        from benchmarks.measure import environment
 
-        where = surroundings()
-        return {"surroundings": where, "rows": importlib.import_module(f"benchmarks.{name}").run()}
+        facts = environment()
+        return {"environment": facts, "rows": importlib.import_module(f"benchmarks.{name}").run()}
 
 
-def run_apart(name: str) -> dict[str, object]:
+def run_in_subprocess(name: str) -> dict[str, object]:
     """Run a scenario in a new process, so that no other scenario influences it."""
     with TemporaryDirectory(prefix="mqlite-benchmark-") as directory:
         output = Path(directory) / "result.json"
@@ -95,45 +99,47 @@ def run_apart(name: str) -> dict[str, object]:
 def run_all(names: list[str], *, docs: bool, output: Path | None, here: bool) -> None:
     results = {}
     for name in names:
-        results[name] = run(name) if here else run_apart(name)
+        results[name] = run(name) if here else run_in_subprocess(name)
         show(name, results[name]["rows"])
         if docs:
             fill_docs(name, results[name]["rows"])
         if output:  # after each scenario, so that a failure loses no other result
             output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps({name: result.get("surroundings") for name, result in results.items()}))
+    print(json.dumps({name: result.get("environment") for name, result in results.items()}))
 
 
-def named(names: list[str], *, compare: bool) -> list[str]:
+def expand_names(names: list[str], *, compare: bool) -> list[str]:
     """Return each name once, in order; "all" excludes the peers, which need the network."""
     if "all" in names:
         names = [*(name for name in scenarios() if name != "peers"), *names]
-    chosen = [*names, "peers"] if compare else names
-    return [name for name in dict.fromkeys(chosen) if name != "all"]
+    expanded = [*names, "peers"] if compare else names
+    return [name for name in dict.fromkeys(expanded) if name != "all"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="list the scenarios")
-    running = commands.add_parser("run", help="run scenarios and print their tables")
+    run_parser = commands.add_parser("run", help="run scenarios and print their tables")
     known = [*scenarios(), "all"]
-    running.add_argument(
+    run_parser.add_argument(
         "names", nargs="+", choices=known, metavar="NAME", help="a scenario, or all"
     )
-    running.add_argument("--compare", action="store_true", help="also measure the peers")
-    running.add_argument("--docs", action="store_true", help="update the tables in the docs")
-    running.add_argument("--here", action="store_true", help="run in this process, for a profiler")
-    running.add_argument("--output", type=Path, help="write the results to this file as JSON")
-    chosen = parser.parse_args()
-    if chosen.command == "list":
+    run_parser.add_argument("--compare", action="store_true", help="also measure the peers")
+    run_parser.add_argument("--docs", action="store_true", help="update the tables in the docs")
+    run_parser.add_argument(
+        "--here", action="store_true", help="run in this process, for a profiler"
+    )
+    run_parser.add_argument("--output", type=Path, help="write the results to this file as JSON")
+    arguments = parser.parse_args()
+    if arguments.command == "list":
         for name in scenarios():
             print(f"{name:14} {question(name)}")
     else:
-        names = named(chosen.names, compare=chosen.compare)
-        if chosen.here and len(names) > 1:
+        names = expand_names(arguments.names, compare=arguments.compare)
+        if arguments.here and len(names) > 1:
             parser.error("--here runs one scenario: Django opens one database in a process")
-        run_all(names, docs=chosen.docs, output=chosen.output, here=chosen.here)
+        run_all(names, docs=arguments.docs, output=arguments.output, here=arguments.here)
 
 
 if __name__ == "__main__":

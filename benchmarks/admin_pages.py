@@ -48,11 +48,11 @@ PAGES = {
     "messages, by message id": MESSAGES + "?q=message-500000",
     "messages, by correlation id": MESSAGES + "?q=trace-100000",
     "messages, by subject": MESSAGES + "?q=order.3",
-    "messages, by nothing there": MESSAGES + "?q=nothing",
+    "messages, no match": MESSAGES + "?q=nothing",
     "dead letters": LETTERS,
     "dead letters, of a queue": LETTERS + "?queue=queue-2",
     "dead letters, of a reason": LETTERS + "?reason=NoStock",
-    "dead letters, of a reason nobody died of": LETTERS + "?reason=Nothing",
+    "dead letters, of an unused reason": LETTERS + "?reason=Nothing",
     "dead letters, by subject": LETTERS + "?q=order.3",
     "message": MESSAGES + "500000/change/",
 }
@@ -61,7 +61,7 @@ PAGES = {
 def run() -> list[dict[str, object]]:
     fill(ROWS)
     client = Client()
-    client.force_login(User.objects.create_superuser("somebody"))
+    client.force_login(User.objects.create_superuser("admin"))
     return [measure(client, name, f"/admin/django_mqlite/{page}") for name, page in PAGES.items()]
 
 
@@ -88,11 +88,11 @@ def measure(client: Client, name: str, url: str) -> dict[str, object]:
     return in_milliseconds(figure(name, [spent for spent, _ in samples]), len(queries))
 
 
-def in_milliseconds(of: Figure, queries: int) -> dict[str, object]:
+def in_milliseconds(times: Figure, queries: int) -> dict[str, object]:
     return {
-        "name": of.name,
+        "name": times.name,
         "queries": queries,
-        "median ms": round(of.median / 1000, 1),
-        "p90 ms": round(of.p90 / 1000, 1),
-        "worst ms": round(of.worst / 1000, 1),
+        "median ms": round(times.median / 1000, 1),
+        "p90 ms": round(times.p90 / 1000, 1),
+        "worst ms": round(times.worst / 1000, 1),
     }

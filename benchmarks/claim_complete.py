@@ -1,4 +1,4 @@
-"""How fast is a loop of claim and complete, by 1 and by 64, compared with bare statements?"""
+"""How fast is a loop of claim and complete, 1 or 64 at a time, compared with bare statements?"""
 
 from functools import partial
 
@@ -21,12 +21,12 @@ def run() -> list[Row]:
         floor.complete(leases)
         return len(leases)
 
-    with at_each_level(floor) as put:
+    with at_each_level(floor) as set_level:
         for level, times in LEVELS.items():
             for limit, count in times.items():
-                put("OFF")
+                set_level("OFF")
                 fill(2 * ROUNDS * limit * count)
-                put(level)
+                set_level(level)
                 rows.append(
                     against_floor(
                         f"{limit} per commit, {level}",

@@ -1,4 +1,4 @@
-"""How fast are enqueue, claim and complete together, by 1 and by 64, compared with the floor?"""
+"""How fast are enqueue, claim and complete, 1 or 64 at a time, compared with the floor?"""
 
 from functools import partial
 
@@ -9,21 +9,21 @@ from django_mqlite.models import Message, Queue
 
 BODY = b"x" * 256
 LEVELS = {"FULL": {1: 120, 64: 30}, "NORMAL": {1: 400, 64: 40}}
-"""How often a round takes so many through."""
+"""Repetitions per round, by level and batch size."""
 
 
 def run() -> list[Row]:
     Queue.objects.create_queue("cycle")
     floor, rows = Floor(), []
 
-    def ours(limit: int) -> int:
+    def queue_cycle(limit: int) -> int:
         if limit == 1:
             enqueue("cycle", BODY)
         else:
             enqueue_many("cycle", [BODY] * limit)
         return sum(Message.objects.complete_many(Message.objects.claim("cycle", limit=limit)))
 
-    def bare(limit: int) -> int:
+    def floor_cycle(limit: int) -> int:
         if limit == 1:
             floor.enqueue("cycle", BODY)
         else:
@@ -32,14 +32,14 @@ def run() -> list[Row]:
         floor.complete(leases)
         return len(leases)
 
-    with at_each_level(floor) as put:
+    with at_each_level(floor) as set_level:
         for level, times in LEVELS.items():
-            put(level)
+            set_level(level)
             rows += [
                 against_floor(
                     f"{limit} per commit, {level}",
-                    repeated(count, partial(ours, limit)),
-                    repeated(count, partial(bare, limit)),
+                    repeated(count, partial(queue_cycle, limit)),
+                    repeated(count, partial(floor_cycle, limit)),
                 )
                 for limit, count in times.items()
             ]

@@ -1,4 +1,4 @@
-"""What does an enqueue cost, by 1 and by 64 per commit, compared with bare statements?
+"""What does an enqueue cost, 1 or 64 per commit, compared with bare statements?
 
 The bare statement through Django's cursor shows Django's part of the cost.
 """
@@ -22,11 +22,11 @@ def run() -> list[Row]:
     Queue.objects.create_queue("enqueue")
     floor, rows = Floor(), []
 
-    def one() -> int:
+    def enqueue_one() -> int:
         enqueue("enqueue", BODY)
         return 1
 
-    def bare_one() -> int:
+    def floor_one() -> int:
         floor.enqueue("enqueue", BODY)
         return 1
 
@@ -35,27 +35,29 @@ def run() -> list[Row]:
         store.enqueue(connection, new, now=now_ms())
         return 1
 
-    def many() -> int:
+    def enqueue_batch() -> int:
         return len(enqueue_many("enqueue", BATCH))
 
-    def bare_many() -> int:
+    def floor_batch() -> int:
         floor.enqueue_many("enqueue", BATCH)
         return len(BATCH)
 
-    with at_each_level(floor) as put:
+    with at_each_level(floor) as set_level:
         for level, (ones, batches) in LEVELS.items():
-            put(level)
+            set_level(level)
             rows += [
                 against_floor(
-                    f"1 per commit, {level}", repeated(ones, one), repeated(ones, bare_one)
+                    f"1 per commit, {level}", repeated(ones, enqueue_one), repeated(ones, floor_one)
                 ),
                 against_floor(
-                    f"the same by Django's cursor alone, {level}",
+                    f"the same statement through Django's cursor, {level}",
                     repeated(ones, by_cursor),
-                    repeated(ones, bare_one),
+                    repeated(ones, floor_one),
                 ),
                 against_floor(
-                    f"64 per commit, {level}", repeated(batches, many), repeated(batches, bare_many)
+                    f"64 per commit, {level}",
+                    repeated(batches, enqueue_batch),
+                    repeated(batches, floor_batch),
                 ),
             ]
     return rows

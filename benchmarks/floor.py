@@ -28,7 +28,7 @@ CLAIM = bare(claim.CLAIM)
 COMPLETE = bare(settle.COMPLETE)
 WRITE_RECEIPTS = bare(settle.WRITE_RECEIPTS)
 
-NOTHING = dict.fromkeys(
+NO_OPTIONS = dict.fromkeys(
     ("message_id", "correlation_id", "reply_to", "group_id", "subject", "properties")
 )
 
@@ -59,7 +59,7 @@ class Floor:
     def enqueue(self, queue: str, body: bytes) -> None:
         now = now_ms()
         values = {
-            **NOTHING,
+            **NO_OPTIONS,
             "queue": queue,
             "now": now,
             "visible_at": now,
@@ -116,10 +116,10 @@ class Floor:
             "arguments": "",
             "expires_at": now + settle.RECEIPT_LIFE_MS,
         }
-        done = self._driver.execute(COMPLETE, {"leases": encoded, "now": now}).fetchall()
+        completed = self._driver.execute(COMPLETE, {"leases": encoded, "now": now}).fetchall()
         self._driver.execute(WRITE_RECEIPTS, receipts)
-        if len(done) != len(leases):
-            raise RuntimeError(f"completed {len(done)} messages, expected {len(leases)}")
+        if len(completed) != len(leases):
+            raise RuntimeError(f"completed {len(completed)} messages, expected {len(leases)}")
 
 
 def now_ms() -> int:
@@ -130,15 +130,15 @@ def now_ms() -> int:
 def at_each_level(floor: Floor) -> Any:
     """Yield a function that sets `synchronous` on both connections."""
 
-    def put(level: str) -> None:
+    def set_level(level: str) -> None:
         floor.synchronous(level)
         with connection.cursor() as cursor:
             cursor.execute(f"PRAGMA synchronous = {level}")
 
     try:
-        yield put
+        yield set_level
     finally:
-        put("FULL")
+        set_level("FULL")
         floor.close()
 
 

@@ -20,12 +20,12 @@ def run() -> list[Row]:
         process = psutil.Process(worker.pid)
         used, written = cost(process)
         Event().wait(SECONDS)
-        used_then, written_then = cost(process)
+        used_after, written_after = cost(process)
     return [
         {
             "name": f"idle for {SECONDS:.0f} s",
-            "CPU %": round((used_then - used) * 100 / SECONDS, 2),
-            "bytes written/s": round((written_then - written) / SECONDS),
+            "CPU %": round((used_after - used) * 100 / SECONDS, 2),
+            "bytes written/s": round((written_after - written) / SECONDS),
         }
     ]
 

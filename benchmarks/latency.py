@@ -22,11 +22,11 @@ def run() -> list[Row]:
     with running_worker("--queues=stamp", quiet=False) as worker:
         wait_until(lambda: bool(registered_workers("default")), worker)
         with bare_commits() as commit:
-            both = [(one(worker), commit()) for _ in range(TIMES)]
-    starts, commits = zip(*both, strict=True)
+            pairs = [(measure_start(worker), commit()) for _ in range(TIMES)]
+    starts, commits = zip(*pairs, strict=True)
     return [
         {"name": f"commit to handler start, {TIMES} times", **percentiles(list(starts))},
-        {"name": "a bare commit at FULL, in turn with them", **percentiles(list(commits))},
+        {"name": "a bare commit at FULL, measured alternately", **percentiles(list(commits))},
     ]
 
 
@@ -46,7 +46,7 @@ def bare_commits() -> Iterator[Callable[[], float]]:
         yield commit
 
 
-def one(worker: Popen[str]) -> float:
+def measure_start(worker: Popen[str]) -> float:
     committed: list[int] = []
     Event().wait(0.05)  # until the worker has settled the previous message
     with transaction.atomic():

@@ -36,12 +36,12 @@ def run() -> list[dict[str, object]]:
     values = {"queues": QUEUES, "count": COUNT, "now": timing.now_ms()}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(FILL, values)
-    return as_rows([measured(name, look) for name, look in LOOKS.items()])
+    return as_rows([measured(name, query) for name, query in QUERIES.items()])
 
 
-def measured(name: str, look: Callable[[], object]) -> Figure:
-    look()
-    return figure(name, [timed(look)[0] for _ in range(ROUNDS)])
+def measured(name: str, query: Callable[[], object]) -> Figure:
+    query()
+    return figure(name, [timed(query)[0] for _ in range(ROUNDS)])
 
 
 def page(*, after: str | None = None, **filters: str) -> list[Message]:
@@ -51,21 +51,21 @@ def page(*, after: str | None = None, **filters: str) -> list[Message]:
     return [rows[id] for id in ids]
 
 
-LOOKS: dict[str, Callable[[], object]] = {
+QUERIES: dict[str, Callable[[], object]] = {
     "overview of all queues": Queue.objects.overview,
     "list: all, the newest": page,
     "list: a queue": lambda: page(queue="queue-3"),
-    "list: a queue, 100,000 messages on": lambda: page(queue="queue-3", after="3-20000"),
+    "list: a queue, after 100,000 messages": lambda: page(queue="queue-3", after="3-20000"),
     "list: dead letters": lambda: page(state="dead_lettered"),
-    "list: dead letters, 100,000 on": lambda: page(state="dead_lettered", after="0-100000"),
+    "list: dead letters, after 100,000": lambda: page(state="dead_lettered", after="0-100000"),
     "list: active": lambda: page(state="active"),
     "list: a queue and a state": lambda: page(queue="queue-3", state="completed"),
     "list: a group": lambda: page(group="group-77"),
     "search: sequence number": lambda: page(text="777777"),
     "search: message id": lambda: page(text="message-777777"),
     "search: beginning of the subject": lambda: page(text="order.77"),
-    "search: nothing of the kind": lambda: page(text="nobody"),
+    "search: no match": lambda: page(text="nobody"),
     "explain an active message": lambda: Message.objects.explain(1),
-    "explain a message that is gone": lambda: Message.objects.explain(10**9),
+    "explain a deleted message": lambda: Message.objects.explain(10**9),
     "count the dead letters of a queue": lambda: DeadLetter.objects.matching("queue-3").count(),
 }

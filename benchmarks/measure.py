@@ -15,7 +15,7 @@ from django.db import connection
 Row = dict[str, object]
 
 ROUNDS = int(os.environ.get("MQLITE_BENCHMARK_ROUNDS", "7"))
-"""Rounds per contender. Contenders alternate, so that changes of the machine affect them alike."""
+"""Rounds per contender. Contenders alternate, so that the machine's load affects all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,9 @@ def against_floor(name: str, ours: Contender, floor: Contender) -> Row:
         for contender, work in (("ours", ours), ("floor", floor)):
             spent_us, count = timed(work)
             rates[contender].append(count * 1e6 / spent_us)
-    ratios = [mine / bare for mine, bare in zip(rates["ours"], rates["floor"], strict=True)]
+    ratios = [
+        rate / floor_rate for rate, floor_rate in zip(rates["ours"], rates["floor"], strict=True)
+    ]
     return {
         "name": name,
         "messages/s": round(statistics.median(rates["ours"])),
@@ -85,7 +87,7 @@ def percentiles(samples_ms: list[float]) -> Mapping[str, float]:
     }
 
 
-def surroundings() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
     """Return the versions, pragmas and hardware that the figures depend on."""
     with connection.cursor() as cursor:
         pragmas = {

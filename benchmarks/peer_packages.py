@@ -32,12 +32,12 @@ class Peer:
     """Jobs at each level, enough for a few seconds; 0 if the level cannot be set."""
     note: str
     """Differences that matter for the comparison."""
-    needs: tuple[int, int] = (3, 11)
+    min_python: tuple[int, int] = (3, 11)
     """The minimum version of Python."""
 
     @property
     def home(self) -> Path:
-        return ENVIRONMENTS / f"{self.script}-{self.needs[0]}.{self.needs[1]}"
+        return ENVIRONMENTS / f"{self.script}-{self.min_python[0]}.{self.min_python[1]}"
 
     @property
     def python(self) -> Path:
@@ -55,15 +55,15 @@ PEERS = (
         script="huey_sqlite",
         packages=("huey",),
         jobs=(6_000, 6_000, 15_000),
-        note="a file of its own; deletes a job before it runs: a dead worker's is lost",
+        note="separate file; deletes a job before it runs, so a crash loses it",
     ),
     Peer(
         name="dj-queue, 1 worker process",
         script="dj_queue_runtime",
         packages=("dj-queue", "Django~=6.1.0"),
         jobs=(150, 1_000, 1_000),
-        note="no retries by itself; a dead worker's jobs fail; keeps each result",
-        needs=(3, 12),
+        note="no automatic retries; jobs of a dead worker fail; keeps each result",
+        min_python=(3, 12),
     ),
     Peer(
         name="django-ox, ox_worker",
@@ -71,15 +71,15 @@ PEERS = (
         packages=("django-ox", "Django~=6.1.0"),
         jobs=(400, 400, 400),
         note="fenced leases that are renewed, retries; keeps each result",
-        needs=(3, 12),
+        min_python=(3, 12),
     ),
     Peer(
         name="steady-queue, 1 worker process",
         script="steady_queue_supervisor",
         packages=("steady-queue", "Django~=6.1.0"),
         jobs=(300, 400, 400),
-        note="no retries by itself; a dead worker's jobs fail; opens a connection for each job",
-        needs=(3, 12),
+        note="no automatic retries; jobs of a dead worker fail; opens a connection for each job",
+        min_python=(3, 12),
     ),
     Peer(
         name="django-tasks-db, db_worker",
@@ -93,36 +93,36 @@ PEERS = (
         script="django_q2_orm",
         packages=("django-q2", "Django~=5.2.0"),
         jobs=(200, 1_000, 1_500),
-        note="no leases: a job is given again after its retry time; keeps each result",
+        note="no leases: a job is delivered again after its retry time; keeps each result",
     ),
     Peer(
         name="litequeue, a loop of pop and done",
         script="litequeue_loop",
         packages=("litequeue",),
         jobs=(10_000, 5_000, 10_000),
-        note="a file of its own; no worker: what its claims and retries need, the caller calls",
-        needs=(3, 12),
+        note="separate file; no worker: the caller has to manage claims and retries",
+        min_python=(3, 12),
     ),
     Peer(
         name="persist-queue, SQLiteAckQueue, a loop of get and ack",
         script="persistqueue_loop",
         packages=("persist-queue",),
         jobs=(4_000, 4_000, 8_000),
-        note="a file of its own; no worker, no leases: who opens it takes again what others are at",
+        note="separate file; no worker, no leases: opening the queue requeues jobs in progress",
     ),
     Peer(
-        name="simplebroker, read_generator; tuned: 64 a commit",
+        name="simplebroker, read_generator; tuned: 64 per commit",
         script="simplebroker_generator",
         packages=("simplebroker",),
         jobs=(5_000, 40_000, 40_000),
-        note="a file of its own; no leases, no retries; default at most once, tuned at least once",
+        note="separate file; no leases, no retries; at most once; tuned: at least once",
     ),
     Peer(
         name="honker, a loop of claim_batch and ack_batch of 64",
         script="honker_batches",
         packages=("honker",),
         jobs=(40_000, 0, 0),
-        note="leases, retries; dead jobs are kept",
+        note="leases, retries; keeps dead jobs",
     ),
 )
 
@@ -135,29 +135,29 @@ def prepare(peer: Peer) -> str:
     requirements = "\n".join(peer.packages)
     if peer.installed.exists() and peer.installed.read_text(encoding="utf-8") == requirements:
         return ""
-    python = next(pythons(peer.needs), None)
+    python = next(pythons(peer.min_python), None)
     if python is None:
-        return f"needs Python {peer.needs[0]}.{peer.needs[1]}, which is not installed"
+        return f"needs Python {peer.min_python[0]}.{peer.min_python[1]}, which is not installed"
     for command in (
         [python, "-m", "venv", "--clear", peer.home],
         [peer.python, "-m", "pip", "install", "--quiet", *peer.packages],
     ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(f"{peer.name}:\n{done.stderr[-2000:]}", file=sys.stderr)
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode:
+            print(f"{peer.name}:\n{result.stderr[-2000:]}", file=sys.stderr)
             return "could not be installed"
     peer.installed.write_text(requirements, encoding="utf-8")
     return ""
 
 
-def pythons(needs: tuple[int, int]) -> Iterator[str]:
+def pythons(min_python: tuple[int, int]) -> Iterator[str]:
     """Yield interpreters of at least this version: the current one, in PATH, from pyenv."""
-    if sys.version_info >= needs:
+    if sys.version_info >= min_python:
         yield sys.executable
         return
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    for minor in range(needs[1], needs[1] + 4):
-        name = f"python{needs[0]}.{minor}"
+    for minor in range(min_python[1], min_python[1] + 4):
+        name = f"python{min_python[0]}.{minor}"
         for path in (shutil.which(name), *pyenv.glob(f"versions/*/bin/{name}")):
             if path and works(path):
                 yield str(path)

@@ -63,7 +63,7 @@ class Contender:
     def row(self) -> Row:
         locked = f"; {self.locked} × “database is locked”" if self.locked else ""
         cells = {f"{level}, jobs/s": self._cell(level) for level in LEVELS}
-        return {"name": self.name, "version": self.version, **cells, "to know": self.note + locked}
+        return {"name": self.name, "version": self.version, **cells, "notes": self.note + locked}
 
     def _cell(self, level: str) -> str:
         """Return the median and the spread."""
@@ -78,7 +78,7 @@ class Contender:
 def run() -> list[Row]:
     for name in ("noop", "claim"):
         Queue.objects.create_queue(name)
-    contenders = [*ours(), *map(theirs, PEERS)]
+    contenders = [*own_contenders(), *map(peer_contender, PEERS)]
     for _ in range(ROUNDS):
         for level in LEVELS:
             for contender in contenders:
@@ -86,7 +86,7 @@ def run() -> list[Row]:
     return [contender.row() for contender in contenders]
 
 
-def ours() -> list[Contender]:
+def own_contenders() -> list[Contender]:
     drains = {
         "runworker, 8 threads": partial(worker, 8),
         "runworker, 64 threads": partial(worker, 64),
@@ -99,11 +99,11 @@ def ours() -> list[Contender]:
     ]
 
 
-def theirs(peer: Peer) -> Contender:
+def peer_contender(peer: Peer) -> Contender:
     """Install a peer and return its contender; after a failure, it has the reason and no level."""
     contender = Contender(name=peer.name, drain=partial(drain_peer, peer), note=peer.note)
-    if refusal := prepare(peer):
-        contender.note, contender.levels = refusal, set()
+    if reason := prepare(peer):
+        contender.note, contender.levels = reason, set()
     else:
         contender.version = versions(peer.python, peer.packages[0])
         contender.levels = {level for level, jobs in zip(LEVELS, peer.jobs, strict=True) if jobs}
@@ -119,9 +119,9 @@ def loop(level: str) -> Drained:
     fill(LOOP)
     with connection.cursor() as cursor:
         cursor.execute(f"PRAGMA synchronous = {'FULL' if level == 'default' else level}")
-        began = time.perf_counter()
+        started = time.perf_counter()
         done = sum(iter(partial(claim_and_complete, 64), 0))
-        spent = time.perf_counter() - began
+        spent = time.perf_counter() - started
         cursor.execute("PRAGMA synchronous = FULL")
     return Drained(rate=done / spent)
 
@@ -133,7 +133,7 @@ def drain_peer(peer: Peer, level: str) -> Drained:
     with TemporaryDirectory(prefix="mqlite-benchmark-peer-") as directory:
         command = [peer.python, SCRIPTS / f"{peer.script}.py", directory, str(jobs), level]
         try:
-            done = run_with_its_workers(command, environment)
+            done = run_and_kill_children(command, environment)
         except subprocess.TimeoutExpired:
             print(f"{peer.script} at {level} took too long", file=sys.stderr)
             return Drained(rate=0.0)
@@ -144,7 +144,7 @@ def drain_peer(peer: Peer, level: str) -> Drained:
     return Drained(rate=float(done.stdout.splitlines()[-1]), locked=locked)
 
 
-def run_with_its_workers(
+def run_and_kill_children(
     command: list[str | Path], environment: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run a command and return its output; kill all processes that it has started."""

@@ -9,7 +9,7 @@ from benchmarks.measure import Row, percentiles
 from benchmarks.processes import writers
 from django_mqlite.models import DeadLetter, Queue
 
-DEAD = 200_000
+DEAD_LETTERS = 200_000
 WRITERS = 4
 SECONDS = 8.0
 
@@ -25,7 +25,7 @@ def run() -> list[Row]:
     for name in ("noop", "dead"):
         Queue.objects.create_queue(name)
     with connection.cursor() as cursor:
-        cursor.execute(FILL, [DEAD])
+        cursor.execute(FILL, [DEAD_LETTERS])
         cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     alone = row("alone", writers(WRITERS, SECONDS))
     spent: list[float] = []
@@ -38,18 +38,18 @@ def run() -> list[Row]:
 
 def purge(spent: list[float]) -> None:
     Event().wait(1.0)  # the writers have started
-    began = time.perf_counter()
+    started = time.perf_counter()
     DeadLetter.objects.purge_queue("dead", everything=True)
-    spent.append(time.perf_counter() - began)
+    spent.append(time.perf_counter() - started)
     connections.close_all()
 
 
-def row(name: str, told: list[dict]) -> Row:
-    waits = [wait for one in told for wait in one["waits"]]
+def row(name: str, results: list[dict]) -> Row:
+    waits = [wait for result in results for wait in result["waits"]]
     return {
         "name": f"{WRITERS} writers {name}",
         "commits/s": round(len(waits) / SECONDS),
         **percentiles(waits),
-        "errors": sum(one["errors"] for one in told),
+        "errors": sum(result["errors"] for result in results),
         "purge s": "",
     }

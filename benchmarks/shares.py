@@ -1,4 +1,4 @@
-"""What uses a worker's time: SQLite, Django and the verbs, or the threads?"""
+"""Where does a worker spend its time: SQLite, Django and the verbs, or threads?"""
 
 import statistics
 from collections.abc import Callable
@@ -22,16 +22,16 @@ def run() -> list[Row]:
     for queue in ("claim", "noop"):
         Queue.objects.create_queue(queue)
     floor = Floor()
-    with at_each_level(floor) as put:
-        return [row(floor, put, level, n) for level in ("FULL", "NORMAL") for n in THREADS]
+    with at_each_level(floor) as set_level:
+        return [row(floor, set_level, level, n) for level in ("FULL", "NORMAL") for n in THREADS]
 
 
-def row(floor: Floor, put: Callable[[str], None], level: str, threads: int) -> Row:
+def row(floor: Floor, set_level: Callable[[str], None], level: str, threads: int) -> Row:
     spent: dict[str, list[float]] = {"bare": [], "verbs": [], "worker": []}
     for _ in range(ROUNDS):
-        put("OFF")
+        set_level("OFF")
         fill(2 * (CYCLES[threads] + 1) * threads)
-        put(level)
+        set_level(level)
         spent["bare"].append(bare(floor, threads))
         spent["verbs"].append(verbs(threads))
         spent["worker"].append(1e6 / drain(1, threads, level)[0])
@@ -41,7 +41,7 @@ def row(floor: Floor, put: Callable[[str], None], level: str, threads: int) -> R
         "worker, µs": round(worker_us),
         "SQLite": round(bare_us),
         "Django and the verbs": round(verbs_us - bare_us),
-        "threads and looks": round(worker_us - verbs_us),
+        "threads and polling": round(worker_us - verbs_us),
     }
 
 
@@ -64,9 +64,9 @@ def verbs(threads: int) -> float:
 
     def cycle() -> None:
         nonlocal messages
-        ended = [Settlement(message=message, outcome=Completion()) for message in messages]
+        settlements = [Settlement(message=message, outcome=Completion()) for message in messages]
         _, messages = Message.objects.settle_and_claim(
-            ended, ["claim"], limit=threads, worker="shares"
+            settlements, ["claim"], limit=threads, worker="shares"
         )
 
     spent = per_message(cycle, threads)

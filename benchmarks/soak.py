@@ -21,47 +21,47 @@ import psutil
 
 QUEUES = ("noop", "reads", "writes", "fails-once", "coroutines")
 WARM_UP = 10.0
-"""Seconds of work before the first sample: modules are imported, threads and caches are there."""
+"""Seconds before the first sample, for imports, threads and caches."""
 SAMPLE_EVERY = 5.0
-BEAT = 0.1
+COMMIT_INTERVAL = 0.1
 """Seconds between two commits of the producer."""
 
 Sample = dict[str, float]
 
 
 def soak(*, minutes: float, rate: int) -> dict[str, object]:
-    """Produce `rate` messages per second; each must be handled in the end."""
-    from benchmarks.measure import surroundings  # noqa: PLC0415 - after setup
+    """Produce `rate` messages per second; all of them must be handled in the end."""
+    from benchmarks.measure import environment  # noqa: PLC0415 - after setup
     from benchmarks.processes import running_worker  # noqa: PLC0415 - after setup
     from django_mqlite.models import Message, Queue  # noqa: PLC0415 - after setup
 
     for name in QUEUES:
         Queue.objects.create_queue(name, backoff_base=0.1)
     with running_worker("--threads=8", f"--queues={','.join(QUEUES)}") as worker:
-        found = produce_and_sample(psutil.Process(worker.pid), minutes=minutes, rate=rate)
+        figures = produce_and_sample(psutil.Process(worker.pid), minutes=minutes, rate=rate)
         wait_until_empty(worker)
-    left = Message.objects.count()  # dead letters: no message may fail
+    remaining = Message.objects.count()  # dead letters: no message may fail
     return {
-        "surroundings": surroundings(),
-        **found,
-        "left": left,
+        "environment": environment(),
+        **figures,
+        "remaining": remaining,
         "exit code": worker.returncode,
     }
 
 
 def produce_and_sample(process: psutil.Process, *, minutes: float, rate: int) -> dict[str, object]:
-    chance = random.Random(0)
-    began = time.monotonic()
-    next_sample = began + WARM_UP
+    rng = random.Random(0)
+    started = time.monotonic()
+    next_sample = started + WARM_UP
     produced = 0
     samples: list[Sample] = []
-    while (now := time.monotonic()) < began + minutes * 60:
-        produced += produce(chance, round(rate * (now - began)) - produced)
+    while (now := time.monotonic()) < started + minutes * 60:
+        produced += produce(rng, round(rate * (now - started)) - produced)
         if now >= next_sample:
             next_sample += SAMPLE_EVERY
             samples.append(sample(process))
-            print(json.dumps({"minute": round((now - began) / 60, 2), **samples[-1]}), flush=True)
-        Event().wait(BEAT)
+            print(json.dumps({"minute": round((now - started) / 60, 2), **samples[-1]}), flush=True)
+        Event().wait(COMMIT_INTERVAL)
     return {
         "minutes": minutes,
         "messages": produced,
@@ -71,7 +71,7 @@ def produce_and_sample(process: psutil.Process, *, minutes: float, rate: int) ->
     }
 
 
-def produce(chance: random.Random, count: int) -> int:
+def produce(rng: random.Random, count: int) -> int:
     """Enqueue messages in one commit, some of them due a little later."""
     from django.db import transaction  # noqa: PLC0415 - after setup
 
@@ -79,8 +79,8 @@ def produce(chance: random.Random, count: int) -> int:
 
     with transaction.atomic():
         for _ in range(count):
-            delay = 1 if chance.random() < 0.1 else 0
-            enqueue(chance.choice(QUEUES), {"size": "x" * chance.randrange(2_000)}, delay=delay)
+            delay = 1 if rng.random() < 0.1 else 0
+            enqueue(rng.choice(QUEUES), {"size": "x" * rng.randrange(2_000)}, delay=delay)
     return count
 
 
@@ -104,7 +104,7 @@ def sample(process: psutil.Process) -> Sample:
 def spread(samples: list[Sample]) -> dict[str, list[float]]:
     """Return the minimum, median and maximum of each figure."""
     names = samples[0] if samples else []
-    columns = {name: [one[name] for one in samples] for name in names}
+    columns = {name: [sample[name] for sample in samples] for name in names}
     return {
         name: [min(values), statistics.median(values), max(values)]
         for name, values in columns.items()
@@ -118,7 +118,7 @@ def wait_until_empty(worker: subprocess.Popen[str]) -> None:
     while Message.objects.exclude(state="dead_lettered").exists():
         if worker.poll() is not None or time.monotonic() > deadline:
             return
-        Event().wait(BEAT)
+        Event().wait(COMMIT_INTERVAL)
 
 
 def main() -> int:
@@ -126,18 +126,18 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0, help="duration (30)")
     parser.add_argument("--rate", type=int, default=50, help="messages per second (50)")
     parser.add_argument("--output", type=Path, help="write the result to this file as JSON")
-    chosen = parser.parse_args()
-    from benchmarks.__main__ import prepare  # noqa: PLC0415 - beside main() of that module
+    arguments = parser.parse_args()
+    from benchmarks.__main__ import prepare  # noqa: PLC0415 - not needed by --help
 
     with TemporaryDirectory(prefix="mqlite-soak-") as directory:
         os.environ.setdefault("MQLITE_BENCHMARK_SYNCHRONOUS", "FULL")
         prepare(directory)
-        result = soak(minutes=chosen.minutes, rate=chosen.rate)
+        result = soak(minutes=arguments.minutes, rate=arguments.rate)
     text = json.dumps(result, indent=2)
     print(text)
-    if chosen.output:
-        chosen.output.write_text(f"{text}\n")
-    return 1 if result["left"] or result["exit code"] else 0
+    if arguments.output:
+        arguments.output.write_text(f"{text}\n")
+    return 1 if result["remaining"] or result["exit code"] else 0
 
 
 if __name__ == "__main__":

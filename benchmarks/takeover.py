@@ -34,19 +34,19 @@ def run() -> list[Row]:
     Queue.objects.create_queue("starts", lock_duration=60)
     return [
         row(
-            f"TERM in a long job, after its grace of {GRACE} s",
+            f"TERM during a long job, after its grace period of {GRACE} s",
             [
-                taken_over(Popen.terminate, f"--shutdown-timeout={GRACE}") - GRACE * 1000
+                takeover_time(Popen.terminate, f"--shutdown-timeout={GRACE}") - GRACE * 1000
                 for _ in range(ROUNDS)
             ],
         ),
-        row("KILL of a worker of one process", [taken_over(Popen.kill) for _ in range(ROUNDS)]),
+        row("KILL of a worker of one process", [takeover_time(Popen.kill) for _ in range(ROUNDS)]),
         row(
             "KILL of a process of --processes 2",
-            [taken_over(kill_busy_child, "--processes=2") for _ in range(ROUNDS)],
+            [takeover_time(kill_busy_child, "--processes=2") for _ in range(ROUNDS)],
         ),
-        row("commit by a program that rings no doorbell", foreign_commits()),
-        row("a scheduled message falls due", schedules()),
+        row("commit by a program that does not ring the doorbell", foreign_commits()),
+        row("a scheduled message becomes due", schedules()),
     ]
 
 
@@ -55,17 +55,17 @@ def row(name: str, spent: list[float]) -> Row:
     return {"name": name, "times": len(spent), "median ms": median, "max ms": longest}
 
 
-def taken_over(end: Callable[[Popen[str]], None], *options: str) -> float:
+def takeover_time(end: Callable[[Popen[str]], None], *options: str) -> float:
     """Return the time from the end of a message's worker to the start of its next delivery."""
     with running_worker("--queues=starts", "--threads=1", *options) as first:
         message = Message.objects.enqueue("starts", {"seconds": 60})
-        started(message.pk, delivery=1)
-        already = len(registered_workers("default"))
+        wait_for_start(message.pk, delivery=1)
+        before = len(registered_workers("default"))
         with running_worker("--queues=starts", "--threads=1"):
-            wait_until(lambda: len(registered_workers("default")) > already)
+            wait_until(lambda: len(registered_workers("default")) > before)
             ended = time.time_ns()
             end(first)
-            spent = started(message.pk, delivery=2) - ended
+            spent = wait_for_start(message.pk, delivery=2) - ended
             wait_until(lambda: not Message.objects.filter(pk=message.pk).exists())
     return spent / 1e6
 
@@ -84,11 +84,11 @@ def foreign_commits() -> list[float]:
         for number in range(TIMES):
             Event().wait(
                 0.2 + 0.007 * (number % 15)
-            )  # until it is idle, not in step with its polls
+            )  # until the worker is idle; varied, so as not to match its polls
             with program:
                 ((id,),) = program.execute(FOREIGN_ENQUEUE).fetchall()
             committed = time.time_ns()
-            spent.append((started(id, delivery=1) - committed) / 1e6)
+            spent.append((wait_for_start(id, delivery=1) - committed) / 1e6)
     return spent
 
 
@@ -99,11 +99,11 @@ def schedules() -> list[float]:
         for number in range(TIMES):
             message = Message.objects.enqueue("starts", b"", delay=0.3 + 0.007 * (number % 15))
             due = message.visible_at.timestamp() * 1000
-            spent.append(started(message.pk, delivery=1) / 1e6 - due)
+            spent.append(wait_for_start(message.pk, delivery=1) / 1e6 - due)
     return spent
 
 
-def started(id: int, *, delivery: int) -> int:
+def wait_for_start(id: int, *, delivery: int) -> int:
     """Wait for this delivery; return its start in nanoseconds."""
     return wait_until(lambda: starts().get((id, delivery), 0))
 

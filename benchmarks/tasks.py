@@ -65,15 +65,15 @@ def fill() -> None:
 def measure(label: str) -> list[Figure]:
     """Claim one of ten ready tasks and return it to the queue after each round."""
     results = nothing.using(max_attempts=ROUNDS).enqueue_many([Draft() for _ in range(READY)])
-    claims, looks = [], []
+    claims, lookups = [], []
     for number in range(ROUNDS):
         spent, (message,) = timed(lambda: Message.objects.claim("default"))
         claims.append(spent)
         message.abandon(delay=0)
         id = results[number % READY].id
-        looks.append(timed(lambda id=id: nothing.get_result(id))[0])
+        lookups.append(timed(lambda id=id: nothing.get_result(id))[0])
     Message.objects.filter(state="active").delete()
     return [
         figure(f"{label}: claim 1 of {READY} ready tasks", claims),
-        figure(f"{label}: get_result()", looks),
+        figure(f"{label}: get_result()", lookups),
     ]

@@ -1,4 +1,4 @@
-"""How fast does `runworker` drain no-ops, by processes and threads, and with how many commits?"""
+"""How fast does `runworker` drain no-op messages, and with how many commits?"""
 
 import os
 import statistics
@@ -17,7 +17,7 @@ from django_mqlite.verbs.workers import registered_workers
 BACKLOG = int(os.environ.get("MQLITE_BENCHMARK_BACKLOG", "5000"))
 ROUNDS = 3
 SETUPS = ((1, 1), (1, 8), (1, 64), (2, 8))
-"""Processes and threads of each."""
+"""Processes and threads of each setup."""
 
 # SQLite counts the commits in the index of its WAL: the second word of the header's first copy.
 COUNT_COMMITS = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read(12)[8:])"
@@ -54,13 +54,13 @@ def drain(processes: int, threads: int, synchronous: str) -> tuple[float, float]
     with running_worker(*options) as worker:
         wait_until(lambda: len(registered_workers("default")) == processes, worker)
         before = commits()
-        began = time.perf_counter()
+        started = time.perf_counter()
         queue.resume()
         wait_until(lambda: not Message.objects.filter(queue="noop").exists(), worker)
-        spent = time.perf_counter() - began
-        counted = commits() - before - 1  # without the commit of resume()
+        spent = time.perf_counter() - started
+        committed = commits() - before - 1  # without the commit of resume()
     os.environ["MQLITE_BENCHMARK_SYNCHRONOUS"] = "FULL"
-    return BACKLOG / spent, counted * 1000 / BACKLOG
+    return BACKLOG / spent, committed * 1000 / BACKLOG
 
 
 def commits() -> int:
@@ -69,8 +69,8 @@ def commits() -> int:
     Another process reads it, because closing the file here would drop SQLite's locks.
     """
     index = f"{connection.settings_dict['NAME']}-shm"
-    found = subprocess.run(
+    header = subprocess.run(
         [sys.executable, "-c", COUNT_COMMITS, index], capture_output=True, check=True
     )
-    (count,) = struct.unpack("=I", found.stdout)
+    (count,) = struct.unpack("=I", header.stdout)
     return int(count)

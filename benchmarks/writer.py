@@ -1,4 +1,4 @@
-"""A process that enqueues as fast as it can for some seconds and prints its waits and errors.
+"""A process that enqueues as fast as possible for some seconds and prints waits and errors.
 
 Not a scenario: `writers` and `purge` start several. Each write is a transaction of the application.
 """

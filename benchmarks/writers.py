@@ -11,24 +11,24 @@ from django_mqlite.models import Queue
 PROCESSES = 8
 SECONDS = float(os.environ.get("MQLITE_BENCHMARK_SECONDS", "30"))
 ROUNDS = 2
-"""Of each engine in turn, half of the seconds each."""
+"""Alternating rounds of each engine, which share the seconds."""
 
 ENGINES = (OWN_ENGINE, "django.db.backends.sqlite3")
 
-Told = dict[str, Any]
+WriterResult = dict[str, Any]
 """A writer's `waits` and `errors`."""
 
 
 def run() -> list[Row]:
     Queue.objects.create_queue("noop")
-    told: dict[str, list[list[Told]]] = {engine: [] for engine in ENGINES}
+    results: dict[str, list[list[WriterResult]]] = {engine: [] for engine in ENGINES}
     for _ in range(ROUNDS):
-        for engine, rounds in told.items():
+        for engine, rounds in results.items():
             rounds.append(measure(engine))
-    return [row(engine, rounds) for engine, rounds in told.items()]
+    return [row(engine, rounds) for engine, rounds in results.items()]
 
 
-def measure(engine: str) -> list[Told]:
+def measure(engine: str) -> list[WriterResult]:
     """Return the results of the writers; their timeout is 5 s, and the worker has 8 threads."""
     os.environ["MQLITE_BENCHMARK_ENGINE"] = engine
     try:
@@ -38,13 +38,13 @@ def measure(engine: str) -> list[Told]:
         os.environ["MQLITE_BENCHMARK_ENGINE"] = OWN_ENGINE
 
 
-def row(engine: str, rounds: list[list[Told]]) -> Row:
-    counts = [[len(one["waits"]) - one["errors"] for one in told] for told in rounds]
-    every = [one for told in rounds for one in told]
+def row(engine: str, rounds: list[list[WriterResult]]) -> Row:
+    counts = [[len(w["waits"]) - w["errors"] for w in writers] for writers in rounds]
+    results = [result for writers in rounds for result in writers]
     return {
         "name": engine,
         "commits/s": round(sum(map(sum, counts)) / SECONDS),
-        **percentiles([wait for one in every for wait in one["waits"]]),
-        "errors": sum(one["errors"] for one in every),
-        "slowest/fastest writer": round(min(min(each) / max(each) for each in counts), 2),
+        **percentiles([wait for result in results for wait in result["waits"]]),
+        "errors": sum(result["errors"] for result in results),
+        "slowest/fastest writer": round(min(min(commits) / max(commits) for commits in counts), 2),
     }

@@ -1,1 +1,1 @@
-"""A small shop that shows what django-mqlite does, in settings and code to copy from."""
+"""A small shop that demonstrates django-mqlite, with settings and code to copy."""

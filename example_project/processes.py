@@ -14,16 +14,16 @@ from types import FrameType
 from typing import Self
 
 ROOT = Path(__file__).resolve().parent.parent
-LINES_OF_TAIL = 30
+TAIL_LINES = 30
 
 
-class Trouble(Exception):
+class DemoError(Exception):
     """An error of the demo; its text is shown to the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """A child process. Its output goes to `log`, or to the output of this process without one."""
+    """A child process. Its output goes to `log` or, without one, to the output of this process."""
 
     name: str
     popen: subprocess.Popen[bytes]
@@ -41,7 +41,7 @@ class Child:
         return self.log.read_text(errors="replace") if self.log else ""
 
     def tail(self) -> str:
-        lines = self.output().splitlines()[-LINES_OF_TAIL:]
+        lines = self.output().splitlines()[-TAIL_LINES:]
         return "\n".join([f"--- the end of the output of {self.name}", *lines])
 
 
@@ -89,11 +89,11 @@ class Processes:
         return child
 
     def check(self) -> None:
-        """Raise Trouble if a child has ended unexpectedly."""
+        """Raise DemoError if a child has ended unexpectedly."""
         for child in self.children:
             if not child.is_running:
                 code = child.popen.returncode
-                raise Trouble(f"The {child.name} ended with {code}.\n{child.tail()}")
+                raise DemoError(f"The {child.name} ended with {code}.\n{child.tail()}")
 
     def forget(self, child: Child) -> None:
         """Stop watching a child whose end is expected."""
@@ -102,26 +102,28 @@ class Processes:
     def wait_until(
         self, condition: Callable[[], bool], *, what: str, seconds: float = 120, every: float = 0.1
     ) -> None:
-        """Wait for the condition; raise Trouble if a child ends or after `seconds`."""
+        """Wait for the condition; raise DemoError if a child ends or after `seconds`."""
         deadline = monotonic() + seconds
         while not condition():
             self.check()
             if monotonic() > deadline:
                 tails = "\n".join(child.tail() for child in self.children)
-                raise Trouble(f"Timed out after {seconds:.0f} s of waiting for {what}.\n{tails}")
+                raise DemoError(f"Timed out after {seconds:.0f} s of waiting for {what}.\n{tails}")
             Event().wait(every)
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
+def interrupt_on_signals() -> Iterator[None]:
     """Raise KeyboardInterrupt on SIGTERM and SIGINT, even if the shell ignores SIGINT."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    old = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         yield
     finally:
-        for number, handler in old.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""The shop and a worker, to click through: `python -m example_project.serve [--port N]`."""
+"""Run the shop and a worker to try out: `python -m example_project.serve [--port N]`."""
 
 import argparse
 import os
@@ -12,9 +12,9 @@ from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.db import connection
 
-from .processes import Processes, Trouble, ended_by_signals
+from .processes import DemoError, Processes, interrupt_on_signals
 
-TO_DO = """
+INSTRUCTIONS = """
   The shop   {url}
   The admin  {url}admin/   user: {user}   password: {password}
 
@@ -26,7 +26,7 @@ TO_DO = """
      and redrive the message: select it among the dead letters, choose "Redrive", confirm.
   5. Overview of all queues: {url}admin/django_mqlite/queue/
 
-  Ctrl-C ends the shop and the worker. The database stays: {database}
+  Ctrl-C stops the shop and the worker. The database remains: {database}
 """
 
 
@@ -36,28 +36,28 @@ def main() -> int:
     port = parser.parse_args().port
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
     django.setup()
-    with ended_by_signals():
+    with interrupt_on_signals():
         try:
             serve(port)
-        except Trouble as trouble:
-            print(trouble, file=sys.stderr)
+        except DemoError as error:
+            print(error, file=sys.stderr)
             return 1
         except KeyboardInterrupt:
-            print("\nThe shop is closed.")
+            print("\nThe shop has stopped.")
     return 0
 
 
 def serve(port: int) -> None:
-    """Run until interrupted; raise Trouble if the shop or the worker ends."""
+    """Run until interrupted; raise DemoError if the shop or the worker ends."""
     check_free(port)
     call_command("migrate", verbosity=0)
     user, password = admin_login()
     with Processes() as processes:
         processes.start("shop", "example_project.web", "--port", str(port))
         processes.start("worker", "example_project.manage", "runworker")
-        processes.wait_until(lambda: answers(port), what="the shop to open")
+        processes.wait_until(lambda: is_listening(port), what="the shop to open")
         print(
-            TO_DO.format(
+            INSTRUCTIONS.format(
                 url=f"http://127.0.0.1:{port}/",
                 user=user,
                 password=password,
@@ -75,12 +75,12 @@ def check_free(port: int) -> None:
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
-        raise Trouble(
+        raise DemoError(
             f"Port {port}: {error.strerror}. Choose another port: make serve PORT={port + 1}"
         ) from error
 
 
-def answers(port: int) -> bool:
+def is_listening(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""Settings of the shop. Those for django-mqlite come first; the others are usual in Django."""
+"""Settings of the shop: first those for django-mqlite, then common Django settings."""
 
 import os
 from pathlib import Path
@@ -32,7 +32,7 @@ MQLITE = {
         "order-events": {
             # The events of one customer are handled one at a time, in order.
             "ordering_mode": "group_fifo",
-            # Short, so that a message soon returns after its worker was killed.
+            # Short, so that a message is soon delivered again after its worker is killed.
             "lock_duration": 5,
             "max_delivery_count": 3,
             "backoff_base": 0.2,

@@ -7,5 +7,5 @@ from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
 
-# The handler serves the admin's static files, which is a web server's work outside an example.
+# The handler serves the admin's static files; in production, a web server does this.
 application = StaticFilesHandler(get_wsgi_application())

@@ -5,8 +5,8 @@ import subprocess
 import sys
 import time
 
-PATIENCE = 20.0
-"""Seconds without a job that ran, after which the worker is given up."""
+STALL_TIMEOUT = 20.0
+"""Seconds without a finished job after which the run is aborted."""
 
 directory, jobs, level = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
@@ -48,9 +48,9 @@ def print_rate(*command):
         )
         try:
             first = wait_until(1)
-            began = time.perf_counter()
+            started = time.perf_counter()
             wait_until(jobs)
-            spent = time.perf_counter() - began
+            spent = time.perf_counter() - started
         finally:
             end(worker)
             with open(f"{directory}/log", errors="replace") as written:
@@ -60,12 +60,12 @@ def print_rate(*command):
 
 def wait_until(count):
     """Wait until `count` jobs have run; return their number."""
-    since = time.monotonic()
-    seen = 0
+    changed_at = time.monotonic()
+    last_count = 0
     while (ran := os.path.getsize(f"{directory}/ran")) < count:
-        if ran > seen:
-            seen, since = ran, time.monotonic()
-        if time.monotonic() - since > PATIENCE:
+        if ran > last_count:
+            last_count, changed_at = ran, time.monotonic()
+        if time.monotonic() - changed_at > STALL_TIMEOUT:
             raise SystemExit(f"only {ran} of {jobs} jobs have run")
         time.sleep(0.002)
     return ran

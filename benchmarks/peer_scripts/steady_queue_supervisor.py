@@ -1,4 +1,4 @@
-"""steady-queue's own supervisor, one worker process; tuned: eight threads, a short poll."""
+"""steady-queue's supervisor, one worker process; tuned: eight threads, a short poll interval."""
 
 from django_drain import enqueue_tasks, print_rate, set_up
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import django
 
-from example_project.processes import Trouble, ended_by_signals
+from example_project.processes import DemoError, interrupt_on_signals
 
 from .customers import Plan
 
@@ -18,12 +18,14 @@ def main() -> int:
     parser.add_argument("--orders", type=int, default=1000, help="number of orders to place (1000)")
     orders = parser.parse_args().orders
     if orders < 50:
-        parser.error("--orders: 50 is the least with which a worker can be killed in the middle")
-    with ended_by_signals(), TemporaryDirectory(prefix="mqlite-demo-") as directory:
+        parser.error(
+            "--orders must be at least 50, so that a worker can be killed while it handles some"
+        )
+    with interrupt_on_signals(), TemporaryDirectory(prefix="mqlite-demo-") as directory:
         try:
             return run(Plan.of(orders), Path(directory))
-        except Trouble as trouble:
-            print(trouble, file=sys.stderr)
+        except DemoError as error:
+            print(error, file=sys.stderr)
             return 1
         except KeyboardInterrupt:
             print("Interrupted; all processes were stopped.", file=sys.stderr)
@@ -39,7 +41,7 @@ def run(plan: Plan, directory: Path) -> int:
 
     screen = Screen()
     account = play(plan, directory, screen)
-    screen.settle_accounts(account)
+    screen.show_account(account)
     return 1 if account.faults else 0
 
 

@@ -1,4 +1,4 @@
-"""An audit that compares the answers to the customers with the contents of the database.
+"""An audit that compares the shop's responses to the customers with the database.
 
 The two sides are independent. Orders are matched by the reference that the customer chose: the id
 of a rolled-back order is reused for the next order, so a message left behind by the rollback would
@@ -28,7 +28,7 @@ class Evidence:
     plan: Plan
     # From the customers.
     answers: Sequence[Answer]
-    surprises: Sequence[str]
+    unexpected_errors: Sequence[str]
     # From the database.
     order_ids: Mapping[str, int]
     payments: Sequence[str]
@@ -44,7 +44,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The numbers of the table, and the faults."""
+    """The counts in the table, and the faults."""
 
     placed: int
     rolled_back: int
@@ -98,19 +98,19 @@ def _strays(evidence: Evidence) -> list[MessageFact]:
 
 def _faults_of_orders(evidence: Evidence, accepted: set[str], sold_out: set[str]) -> Iterator[str]:
     plan, orders = evidence.plan, set(evidence.order_ids)
-    yield from evidence.surprises
+    yield from evidence.unexpected_errors
     if len(accepted) != plan.orders:
         yield f"{len(accepted)} orders were accepted instead of {plan.orders}"
     if len(sold_out) != plan.sold_out:
         yield f"{len(sold_out)} orders were sold out instead of {plan.sold_out}"
     if not all(answer.order and answer.message for answer in evidence.answers):
-        yield "an order was refused before anything was written: that proves nothing"
+        yield "an order was refused before anything was written, so its rollback proves nothing"
     if lost := _lost(evidence, accepted):
-        yield f"{len(lost)} orders are lost: {_some(lost)}"
+        yield f"{len(lost)} orders are lost: {_examples(lost)}"
     if left := orders & sold_out:
-        yield f"{len(left)} sold-out orders were not rolled back: {_some(left)}"
+        yield f"{len(left)} sold-out orders were not rolled back: {_examples(left)}"
     if unknown := orders - accepted - sold_out:
-        yield f"{len(unknown)} orders are nobody's: {_some(unknown)}"
+        yield f"{len(unknown)} orders were not placed by a customer: {_examples(unknown)}"
     if evidence.taken_from_stock != len(orders):
         yield f"{evidence.taken_from_stock} articles were taken for {len(orders)} orders"
 
@@ -118,17 +118,17 @@ def _faults_of_orders(evidence: Evidence, accepted: set[str], sold_out: set[str]
 def _faults_of_payments(evidence: Evidence) -> Iterator[str]:
     charged = Counter(evidence.payments)
     if twice := {reference for reference, count in charged.items() if count > 1}:
-        yield f"{len(twice)} orders were charged twice: {_some(twice)}"
+        yield f"{len(twice)} orders were charged twice: {_examples(twice)}"
 
 
 def _faults_of_messages(evidence: Evidence, accepted: set[str]) -> Iterator[str]:
     if strays := _strays(evidence):
-        yield f"{len(strays)} messages have no order: {_some({m.reference for m in strays})}"
+        yield f"{len(strays)} messages have no order: {_examples({m.reference for m in strays})}"
     count = Counter(m.reference for m in evidence.messages)
     if wrong := {reference for reference in accepted if count[reference] != 1}:
-        yield f"{len(wrong)} orders have not exactly one message: {_some(wrong)}"
+        yield f"{len(wrong)} orders do not have exactly one message: {_examples(wrong)}"
     if unfinished := {m.reference for m in evidence.messages if m.state != "completed"}:
-        yield f"{len(unfinished)} messages are not completed: {_some(unfinished)}"
+        yield f"{len(unfinished)} messages are not completed: {_examples(unfinished)}"
 
 
 def _faults_of_dead_letters(evidence: Evidence) -> Iterator[str]:
@@ -141,11 +141,11 @@ def _faults_of_dead_letters(evidence: Evidence) -> Iterator[str]:
     if len(poisonous) != evidence.plan.poisonous:
         yield f"{len(poisonous)} poisonous orders were placed instead of {evidence.plan.poisonous}"
     if missing := poisonous - set(dead):
-        yield f"{len(missing)} dead letters are missing: {_some(missing)}"
+        yield f"{len(missing)} dead letters are missing: {_examples(missing)}"
     if wrong := set(dead) - poisonous:
-        yield f"{len(wrong)} dead letters should not be: {_some(wrong)}"
+        yield f"{len(wrong)} dead letters are unexpected: {_examples(wrong)}"
     if silent := {ref for ref, errors in dead.items() if not _names_the_cause(errors)}:
-        yield f"{len(silent)} dead letters do not say what is wrong: {_some(silent)}"
+        yield f"{len(silent)} dead letters do not name their cause: {_examples(silent)}"
     if evidence.redriven != len(dead):
         yield f"{evidence.redriven} of {len(dead)} dead letters were redriven"
 
@@ -156,15 +156,15 @@ def _names_the_cause(errors: Sequence[str]) -> bool:
 
 def _faults_of_recovery(evidence: Evidence) -> Iterator[str]:
     if not evidence.leased_by_victim:
-        yield "the killed worker held no lease: its death proves nothing"
+        yield "the killed worker held no lease, so the recovery proves nothing"
     for reference in evidence.leased_by_victim:
         if set(evidence.handlings.get(reference, ())) <= {evidence.victim}:
             yield f"no worker took over from the killed worker: {reference}"
     workers = {worker for workers in evidence.handlings.values() for worker in workers}
     if len(workers) < 2:
-        yield "only one worker did anything"
+        yield "only one worker handled messages"
 
 
-def _some(references: set[str]) -> str:
+def _examples(references: set[str]) -> str:
     shown = sorted(references)[:3]
     return ", ".join(shown) + (" …" if len(references) > len(shown) else "")

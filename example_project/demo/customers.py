@@ -1,4 +1,4 @@
-"""Customers who order over HTTP and record the answers."""
+"""Customers who place orders over HTTP and record the responses."""
 
 import json
 import queue
@@ -54,22 +54,22 @@ class Plan:
     def wishes(
         self, *, customers: Sequence[int], articles: Sequence[int], unicorn: int
     ) -> list[Wish]:
-        """Return the orders in the same sequence each time, so that a run can be repeated."""
-        chance = random.Random(1)
-        ordered = [chance.choice(articles) for _ in range(self.orders)]
+        """Return the orders in a fixed sequence, so that a run can be repeated."""
+        rng = random.Random(1)
+        ordered = [rng.choice(articles) for _ in range(self.orders)]
         cards = ["declined"] * self.poisonous + ["valid"] * (self.orders - self.poisonous)
         ordered += [unicorn] * self.sold_out
         cards += ["valid"] * self.sold_out
         wishes = [
             Wish(
                 reference=str(uuid.uuid4()),
-                customer=chance.choice(customers),
+                customer=rng.choice(customers),
                 article=article,
                 card=card,
             )
             for article, card in zip(ordered, cards, strict=True)
         ]
-        chance.shuffle(wishes)
+        rng.shuffle(wishes)
         return wishes
 
 
@@ -79,7 +79,7 @@ class Customers:
 
     port: int
     answers: list[Answer] = field(default_factory=list)
-    surprises: list[str] = field(default_factory=list)
+    unexpected_errors: list[str] = field(default_factory=list)
     _wishes: "queue.SimpleQueue[Wish]" = field(default_factory=queue.SimpleQueue)
     _threads: list[Thread] = field(default_factory=list)
 
@@ -107,7 +107,7 @@ class Customers:
         except queue.Empty:
             return
         except (OSError, HTTPException, ValueError, KeyError) as error:
-            self.surprises.append(f"{type(error).__name__}: {error}")
+            self.unexpected_errors.append(f"{type(error).__name__}: {error}")
 
 
 class Visit:
@@ -115,7 +115,7 @@ class Visit:
 
     def __init__(self, port: int) -> None:
         self._connection = HTTPConnection("127.0.0.1", port, timeout=30)
-        response, _ = self._ask("GET", "/", expected=(200,))
+        response, _ = self._request("GET", "/", expected=(200,))
         token = SimpleCookie(response.headers["Set-Cookie"])["csrftoken"].value
         self._headers = {
             "Accept": "application/json",
@@ -131,7 +131,7 @@ class Visit:
             "article": wish.article,
             "card": wish.card,
         }
-        response, body = self._ask(
+        response, body = self._request(
             "POST", "/orders/", urlencode(form), self._headers, expected=(ACCEPTED, SOLD_OUT)
         )
         facts: dict[str, Any] = json.loads(body)
@@ -143,10 +143,10 @@ class Visit:
     def close(self) -> None:
         self._connection.close()
 
-    def _ask(self, *request: Any, expected: Container[int]) -> tuple[HTTPResponse, bytes]:
-        self._connection.request(*request)
+    def _request(self, *arguments: Any, expected: Container[int]) -> tuple[HTTPResponse, bytes]:
+        self._connection.request(*arguments)
         response = self._connection.getresponse()
         body = response.read()
         if response.status not in expected:
-            raise ValueError(f"the shop answered {response.status}: {body[:200]!r}")
+            raise ValueError(f"the shop responded with {response.status}: {body[:200]!r}")
         return response, body

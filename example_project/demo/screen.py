@@ -1,4 +1,4 @@
-"""The output of the demo: progress bars on a terminal, occasional lines elsewhere."""
+"""The output of the demo: progress bars on a terminal, lines of text elsewhere."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,15 +36,15 @@ class Screen:
     def say(self, text: str) -> None:
         self.console.print(escape(text), soft_wrap=True)
 
-    def show(self, what: str, count: int, *, of: int) -> None:
-        """Show the progress: `count` of `of`."""
+    def show_progress(self, label: str, count: int, *, total: int) -> None:
+        """Show that `count` of `total` are done."""
         if self.console.is_terminal:
-            if what not in self._tasks:
-                self._tasks[what] = self._progress.add_task(what, total=of)
-            self._progress.update(self._tasks[what], completed=count)
-        elif (quarter := 4 * count // of) > self._quarters.get(what, 0):
-            self._quarters[what] = quarter
-            self.say(f"  {what}: {count} of {of}")
+            if label not in self._tasks:
+                self._tasks[label] = self._progress.add_task(label, total=total)
+            self._progress.update(self._tasks[label], completed=count)
+        elif (quarter := 4 * count // total) > self._quarters.get(label, 0):
+            self._quarters[label] = quarter
+            self.say(f"  {label}: {count} of {total}")
 
     def list_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
         table = Table("id", "order", "deliveries", "reason", "last error")
@@ -60,7 +60,7 @@ class Screen:
         if len(letters) > SHOWN_DEAD_LETTERS:
             self.say(f"  … and {len(letters) - SHOWN_DEAD_LETTERS} more")
 
-    def settle_accounts(self, account: Account) -> None:
+    def show_account(self, account: Account) -> None:
         table = Table("the account", "")
         table.columns[1].justify = "right"
         for name, count in [
@@ -71,11 +71,11 @@ class Screen:
             ("dead-lettered", account.dead_lettered),
             ("redriven", account.redriven),
             ("lost", account.lost),
-            ("messages without order", account.messages_without_order),
+            ("messages without an order", account.messages_without_order),
         ]:
             table.add_row(name, f"{count:,}")
         self.console.print(table)
         for fault in account.faults:
-            self.console.print(f"[bold red]Wrong:[/] {escape(fault)}", soft_wrap=True)
+            self.console.print(f"[bold red]Error:[/] {escape(fault)}", soft_wrap=True)
         if not account.faults:
             self.say("Every order is accounted for.")

@@ -1,4 +1,4 @@
-"""A day in the shop: orders, a killed worker, dead letters, and all of them handled in the end."""
+"""A day in the shop: orders, a killed worker, dead letters, until all orders are handled."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.db import connections
 
 from django_mqlite.models import DeadLetter
-from example_project.processes import Child, Processes, Trouble
+from example_project.processes import Child, DemoError, Processes
 
 from . import books
 from .accounts import Account, Evidence, audit
@@ -20,12 +20,12 @@ from .customers import ACCEPTED, Customers, Plan
 from .screen import Screen
 
 QUEUE = "order-events"
-TRIES = 20
+MAX_ATTEMPTS = 20
 """Attempts to stop the worker between its work and the completion."""
 
 
 def play(plan: Plan, directory: Path, screen: Screen) -> Account:
-    """Run the whole day in a new database; raise Trouble if it fails."""
+    """Run the whole day in a new database; raise DemoError if it fails."""
     call_command("migrate", verbosity=0)
     try:
         with Processes(directory) as processes, screen.bars():
@@ -57,7 +57,7 @@ class Day:
             Evidence(
                 plan=self.plan,
                 answers=self.customers.answers,
-                surprises=self.customers.surprises,
+                unexpected_errors=self.customers.unexpected_errors,
                 order_ids=books.order_ids(),
                 payments=books.payments(),
                 messages=books.messages(),
@@ -97,7 +97,7 @@ class Day:
         If the workers are idle, place more orders: an idle worker holds no lease.
         """
         self._wait(lambda: books.handled() >= self.plan.orders // 4, "a quarter to be handled")
-        tries = 0
+        attempts = 0
         while True:
             self._wait(
                 lambda: bool(books.leases_of(victim.pid)) or self._is_idle(),
@@ -106,11 +106,11 @@ class Day:
             )
             if self._is_idle():
                 if not self.wishes:
-                    raise Trouble("Every order was handled before a worker could be killed.")
+                    raise DemoError("Every order was handled before a worker could be killed.")
                 self._order(self.plan.orders // 10)
             held = _freeze(victim)
-            tries += 1
-            is_last_chance = tries >= TRIES or not self.wishes
+            attempts += 1
+            is_last_chance = attempts >= MAX_ATTEMPTS or not self.wishes
             if any(lease.is_handled for lease in held) or (held and is_last_chance):
                 break
             os.kill(victim.pid, signal.SIGCONT)
@@ -159,21 +159,21 @@ class Day:
         for worker in workers:
             # SIGTERM ends a worker at once before its signal handlers are installed.
             if (code := _code_of(worker)) not in (0, -signal.SIGTERM):
-                raise Trouble(f"{worker.name} ended with {code} on SIGTERM.\n{worker.tail()}")
+                raise DemoError(f"{worker.name} ended with {code} on SIGTERM.\n{worker.tail()}")
             self.processes.forget(worker)
 
     def _wait(self, condition: Callable[[], bool], what: str, *, every: float = 0.1) -> None:
         """Wait for the condition, and show the progress."""
 
-        def shown() -> bool:
-            if self.customers.surprises:
-                raise Trouble("\n".join([*self.customers.surprises, self.shop.tail()]))
-            self.screen.show("placed", self._accepted, of=self.plan.orders)
-            self.screen.show("handled", books.handled(), of=self.plan.orders)
-            self.screen.show("dead letters", books.dead(), of=self.plan.poisonous)
+        def check() -> bool:
+            if self.customers.unexpected_errors:
+                raise DemoError("\n".join([*self.customers.unexpected_errors, self.shop.tail()]))
+            self.screen.show_progress("placed", self._accepted, total=self.plan.orders)
+            self.screen.show_progress("handled", books.handled(), total=self.plan.orders)
+            self.screen.show_progress("dead letters", books.dead(), total=self.plan.poisonous)
             return condition()
 
-        self.processes.wait_until(shown, what=what, every=every)
+        self.processes.wait_until(check, what=what, every=every)
 
     def _is_idle(self) -> bool:
         """Return True if the workers are idle until the next order."""
@@ -191,11 +191,11 @@ def _port(shop: Child) -> int:
 
 
 def _freeze(worker: Child) -> list[books.LeaseFact]:
-    """Stop the process and return its leases, which it still holds when it is killed next."""
+    """Stop the process and return its leases, which it still holds when it is killed."""
     os.kill(worker.pid, signal.SIGSTOP)
     _, status = os.waitpid(worker.pid, os.WUNTRACED)
     if not os.WIFSTOPPED(status):
-        raise Trouble(f"{worker.name} ended by itself.\n{worker.tail()}")
+        raise DemoError(f"{worker.name} ended by itself.\n{worker.tail()}")
     return books.leases_of(worker.pid)
 
 

@@ -7,7 +7,7 @@ from django.db.models import F
 
 
 class SoldOut(Exception):
-    """No article of this kind is left."""
+    """The article is out of stock."""
 
 
 class Customer(models.Model):

@@ -1,4 +1,4 @@
-"""Stand in for a payment provider, which a real shop calls over HTTP."""
+"""A substitute for a payment provider, which a real shop calls over HTTP."""
 
 from .models import Order, Payment
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from benchmarks.__main__ import named, run_all
+from benchmarks.__main__ import expand_names, run_all
 from benchmarks.peer_packages import PEERS, SCRIPTS, prepare, pythons
-from benchmarks.peers import Contender, Drained, run_with_its_workers, theirs
+from benchmarks.peers import Contender, Drained, peer_contender, run_and_kill_children
 from tests.support.source import ROOT
 from tests.support.waiting import wait_until
 
@@ -34,12 +34,12 @@ def test_every_scenario_that_the_docs_name_is_listed():
 
 
 def test_all_are_all_but_the_peers_unless_they_are_asked_for():
-    everything = named(["all"], compare=False)
+    everything = expand_names(["all"], compare=False)
 
     assert set(everything) == listed() - {"peers"}
-    assert named(["all", "cycle", "peers"], compare=True) == [*everything, "peers"]
-    assert named(["cycle", "enqueue", "cycle"], compare=False) == ["cycle", "enqueue"]
-    assert named(["cycle"], compare=True) == ["cycle", "peers"]
+    assert expand_names(["all", "cycle", "peers"], compare=True) == [*everything, "peers"]
+    assert expand_names(["cycle", "enqueue", "cycle"], compare=False) == ["cycle", "enqueue"]
+    assert expand_names(["cycle"], compare=True) == ["cycle", "peers"]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_scenario_that_fails_takes_the_results_of_no_other_along(tmp_path, mon
             raise RuntimeError(name)
         return {"rows": [{"name": name}]}
 
-    monkeypatch.setattr("benchmarks.__main__.run_apart", apart)
+    monkeypatch.setattr("benchmarks.__main__.run_in_subprocess", apart)
     output = tmp_path / "results.json"
 
     with pytest.raises(RuntimeError):
@@ -143,7 +143,7 @@ def test_what_a_peer_has_started_ends_with_it():
         "print(subprocess.Popen(left, stdout=quiet, stderr=quiet).pid)"
     )
 
-    done = run_with_its_workers([sys.executable, "-c", script], {})
+    done = run_and_kill_children([sys.executable, "-c", script], {})
 
     wait_until(lambda: ended(int(done.stdout)), "what it has left to end")
 
@@ -158,7 +158,7 @@ def ended(pid: int) -> bool:
 
 def test_a_peer_that_no_python_here_can_run_is_told_and_not_measured(monkeypatch, tmp_path):
     monkeypatch.setattr("benchmarks.peer_packages.ENVIRONMENTS", tmp_path)
-    contender = theirs(replace(PEERS[0], needs=(3, 99)))
+    contender = peer_contender(replace(PEERS[0], min_python=(3, 99)))
 
     contender.measure("default")
 
@@ -166,7 +166,7 @@ def test_a_peer_that_no_python_here_can_run_is_told_and_not_measured(monkeypatch
         "name": PEERS[0].name,
         "version": "",
         **dict.fromkeys(CELLS, "–"),
-        "to know": "needs Python 3.99, which is not installed",
+        "notes": "needs Python 3.99, which is not installed",
     }
 
 
@@ -179,7 +179,7 @@ def test_a_peer_that_failed_at_a_level_is_told_so_and_not_scored():
 
     assert contender.row()["FULL, jobs/s"] == "failed"
     assert contender.row()["default, jobs/s"] == "–"
-    assert contender.row()["to know"] == "no leases; 3 × “database is locked”"
+    assert contender.row()["notes"] == "no leases; 3 × “database is locked”"
 
 
 def test_a_rate_is_told_with_its_spread():

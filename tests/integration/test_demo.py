@@ -53,7 +53,7 @@ def test_demo_accounts_for_every_order():
         "dead-lettered": 2,
         "redriven": 2,
         "lost": 0,
-        "messages without order": 0,
+        "messages without an order": 0,
     }
 
 
@@ -81,7 +81,7 @@ def evidence() -> Evidence:
             answer("b", order=2),  # the id that was rolled back is given again
             answer("poison", order=3, card="declined"),
         ],
-        surprises=[],
+        unexpected_errors=[],
         order_ids={"a": 1, "b": 2, "poison": 3},
         payments=["a", "b", "poison"],
         messages=[
@@ -136,7 +136,7 @@ FALSIFIED = {
         "answers": [replace(e.answers[1], message=0), e.answers[0], *e.answers[2:]]
     },
     "an effect happened twice": lambda e: {"taken_from_stock": 4},
-    "a customer saw an error": lambda e: {"surprises": ["500"]},
+    "a customer saw an error": lambda e: {"unexpected_errors": ["500"]},
     "a dead letter is missing": lambda e: {"dead_letters": {}, "redriven": 0},
     "a good order is a dead letter": lambda e: {
         "dead_letters": {**e.dead_letters, "b": ["example_project.shop.payment.CardDeclined"]},

@@ -367,7 +367,7 @@ def with_storage(monkeypatch, **facts):
         ({"wal_size": 2**28}, "large_wal", "end long transactions"),
         ({"size": 2**30, "free": 2**29}, "free_pages", "mqlite vacuum --full"),
         ({"size": 2**30, "free": 2**29, "incremental": True}, "free_pages", "mqlite vacuum`"),
-        ({"size": 10**16}, "low_disk_space", "Free space"),
+        ({"size": 10**16}, "low_disk_space", "Free disk space"),
     ],
     ids=["WAL", "free pages", "free pages, incremental", "disk"],
 )

@@ -132,7 +132,7 @@ def test_task_hidden_by_another_is_refused_at_enqueue(tasks_queue, monkeypatch):
     first = calls.note
     monkeypatch.setattr(calls, "note", calls.bare)
 
-    with pytest.raises(InvalidTask, match="is another task"):
+    with pytest.raises(InvalidTask, match="is a different task"):
         first.enqueue()
 
 
