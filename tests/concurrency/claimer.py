@@ -1,6 +1,6 @@
 """A process that claims, settles, renews, forgets and reaps until no message is left.
 
-Notes what it was given and when it let go of it, one JSON object a line, for the oracle.
+It logs each lease with its beginning and its end, one JSON object a line, for the oracle.
 """
 
 import json
@@ -30,7 +30,7 @@ class Claimer:
             assert time.monotonic() < deadline, "messages are left"
 
     def turn(self) -> bool:
-        """Whether there may be something left to do."""
+        """Return whether there may be something left to do."""
         from django_mqlite.models import Message  # noqa: PLC0415 - after setup
         from tests.support.verbs import activate, reap  # noqa: PLC0415
 
@@ -42,14 +42,14 @@ class Claimer:
                 for message in Message.objects.claim(
                     queue, limit=limit, lock_duration=0.05, worker=self.name
                 ):
-                    self.deal_with(message)
+                    self.handle(message)
             return Message.objects.exists()
         except OperationalError as error:
             if "locked" not in str(error):
                 raise
-            return True  # somebody else had the lock too long; nothing was done
+            return True  # another process had the lock for too long; nothing was done
 
-    def deal_with(self, message: Any) -> None:
+    def handle(self, message: Any) -> None:
         (way,) = self.chance.choices(list(WAYS), list(WAYS.values()))
         if way == "renew":
             type(message).objects.renew_many([message], 0.1)

@@ -1,4 +1,4 @@
-"""Eight processes claim from one file, and an oracle looks at every lease afterwards."""
+"""Eight processes claim from one file, and an oracle checks every lease afterwards."""
 
 import json
 import sqlite3
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.files import create_database, rows, running
 
-# What the fixture plays or builds is played or built once, whatever the number of workers.
+# The processes run once, whatever the number of xdist workers.
 pytestmark = pytest.mark.xdist_group("claimers")
 
 PROCESSES = 8
@@ -32,8 +32,8 @@ def enqueue_many(path, count):
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory):
-    """The ids that were enqueued, and every lease that was given for them."""
+def run(tmp_path_factory):
+    """Run the claimers; return the ids of the messages and every lease."""
     directory = tmp_path_factory.mktemp("claimers")
     path = create_database(directory / "db.sqlite3", **QUEUES)
     ids = enqueue_many(path, MESSAGES)
@@ -60,29 +60,29 @@ def played(tmp_path_factory):
 
 
 def by(leases, *names):
-    found = defaultdict(list)
+    groups = defaultdict(list)
     for lease in sorted(leases, key=lambda lease: (lease["from"], lease["delivery"], lease["id"])):
-        found[tuple(lease[name] for name in names)].append(lease)
-    return found
+        groups[tuple(lease[name] for name in names)].append(lease)
+    return groups
 
 
 def overlapping(leases):
-    """Pairs of which the second began while the first was live."""
+    """Return the pairs of which the second began while the first was live."""
     return [
         (first, second) for first, second in pairwise(leases) if second["from"] < first["until"]
     ]
 
 
 @pytest.mark.rule("2.4")
-def test_no_message_was_ever_under_two_live_leases(played):
-    _, leases = played
+def test_message_never_has_two_live_leases(run):
+    _, leases = run
 
     assert [pair for given in by(leases, "id").values() for pair in overlapping(given)] == []
 
 
 @pytest.mark.rule("2.2")
-def test_every_delivery_was_counted_once_and_has_its_own_token(played):
-    ids, leases = played
+def test_each_delivery_has_its_own_count_and_token(run):
+    ids, leases = run
 
     assert set(by(leases, "id")) == {(id,) for id in ids}
     for given in by(leases, "id").values():
@@ -90,16 +90,16 @@ def test_every_delivery_was_counted_once_and_has_its_own_token(played):
     assert len(by(leases, "token")) == len(leases)
 
 
-def test_every_message_was_completed_exactly_once(played):
-    ids, leases = played
+def test_each_message_is_completed_once(run):
+    ids, leases = run
 
     completed = [x["id"] for x in leases if x["settled"] and x["way"] in ("complete", "renew")]
     assert sorted(completed) == sorted(ids)
 
 
 @pytest.mark.rule("6.4")
-def test_a_line_never_had_two_live_leases_and_was_finished_in_order(played):
-    _, leases = played
+def test_line_never_has_two_live_leases_and_keeps_its_order(run):
+    _, leases = run
     lines = {line: given for (line,), given in by(leases, "line").items() if line is not None}
 
     assert len(lines) == 8
@@ -108,9 +108,9 @@ def test_a_line_never_had_two_live_leases_and_was_finished_in_order(played):
         assert [lease["id"] for lease in given] == sorted(lease["id"] for lease in given)
 
 
-def test_the_processes_did_meet(played):
-    """Otherwise nothing above was tested: leases ran out, and messages changed hands."""
-    _, leases = played
+def test_processes_compete_for_messages(run):
+    """Otherwise the tests above prove nothing: leases must expire and messages change hands."""
+    _, leases = run
     redelivered = [given for given in by(leases, "id").values() if len(given) > 1]
 
     assert len(redelivered) > 10
@@ -118,7 +118,7 @@ def test_the_processes_did_meet(played):
 
 
 @pytest.mark.parametrize(("start_at", "caught"), [(0, True), (9, True), (10, False), (11, False)])
-def test_the_oracle_sees_an_overlap(start_at, caught):
+def test_oracle_detects_an_overlap(start_at, caught):
     first = {"from": 0, "until": 10}
 
     assert bool(overlapping([first, {"from": start_at, "until": 20}])) is caught

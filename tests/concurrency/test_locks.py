@@ -37,7 +37,7 @@ VERBS = {
 
 @pytest.fixture
 def busy(clock, queue, make_queue):
-    """Several rows for every verb to find, so that a cursor left half-read would be noticed."""
+    """Several rows for each verb, so that a cursor which was not drained is noticed."""
     make_queue("empty")
     for _ in range(3):
         dead_letter("jobs")
@@ -50,14 +50,14 @@ def busy(clock, queue, make_queue):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_when_a_verb_returns_no_transaction_is_open(busy, verb):
+def test_verb_leaves_no_open_transaction(busy, verb):
     VERBS[verb]()
 
     assert not connection.connection.in_transaction
     assert another_writer_gets_in()
 
 
-def test_when_a_verb_fails_no_transaction_is_open(busy):
+def test_failed_verb_leaves_no_open_transaction(busy):
     for fail in (
         lambda: enqueue("nowhere", None),
         lambda: Message.objects.claim("nowhere"),
@@ -70,7 +70,7 @@ def test_when_a_verb_fails_no_transaction_is_open(busy):
         assert another_writer_gets_in()
 
 
-def test_another_writer_commits_while_a_batch_is_at_work(busy):
+def test_claimed_batch_holds_no_write_lock(busy):
     batch = Message.objects.claim("jobs", limit=5)
 
     with another_connection() as other:
@@ -79,8 +79,8 @@ def test_another_writer_commits_while_a_batch_is_at_work(busy):
     assert Message.objects.complete_many(batch) == [True] * len(batch)
 
 
-def test_a_read_holds_back_no_checkpoint(busy):
-    """An open read transaction would keep the WAL growing."""
+def test_read_does_not_block_a_checkpoint(busy):
+    """With an open read transaction, the WAL would grow."""
     for verb in ("peek", "peek dead letters", "stats", "claimable"):
         VERBS[verb]()
 
@@ -90,14 +90,14 @@ def test_a_read_holds_back_no_checkpoint(busy):
 
 
 class WatchfulClock:
-    """Notes whether the write lock was ours whenever somebody asked for the time."""
+    """Records whether this process held the write lock at each read of the time."""
 
     def __init__(self, clock):
         self.clock = clock
-        self.admitted = []
+        self.lock_held = []
 
     def now_ms(self):
-        self.admitted.append(not another_writer_gets_in())
+        self.lock_held.append(not another_writer_gets_in())
         return self.clock.now_ms()
 
 
@@ -123,7 +123,7 @@ TIMED = {
 
 @pytest.fixture
 def timed(busy, make_queue):
-    """What every verb that samples the time needs."""
+    """Everything that the verbs of TIMED need; a claimed message."""
     make_queue("windowed", dedup_window=60)
     Subscription.objects.subscribe("orders", "stock", filter="")
     Message.objects.claim("jobs", limit=100)
@@ -133,32 +133,32 @@ def timed(busy, make_queue):
 @pytest.mark.rule("2.3")
 @pytest.mark.parametrize("mode", ["DEFERRED", "IMMEDIATE", None])
 @pytest.mark.parametrize("verb", TIMED)
-def test_the_time_is_sampled_after_the_writer_was_admitted(timed, clock, monkeypatch, verb, mode):
+def test_time_is_read_with_the_write_lock_held(timed, clock, monkeypatch, verb, mode):
     monkeypatch.setattr(connections["default"], "transaction_mode", mode)
 
     with use_clock(WatchfulClock(clock)) as watchful:
         TIMED[verb](timed)
 
-    assert watchful.admitted
-    assert all(watchful.admitted)
+    assert watchful.lock_held
+    assert all(watchful.lock_held)
     assert connection.transaction_mode == mode
 
 
 @pytest.mark.rule("3.7")
 @pytest.mark.parametrize("mode", ["DEFERRED", "IMMEDIATE"])
 @pytest.mark.parametrize("verb", sorted(set(TIMED) - {"claim", "redrive"}))
-def test_also_in_the_callers_transaction(timed, clock, monkeypatch, verb, mode):
+def test_time_in_atomic_is_read_with_the_lock_held(timed, clock, monkeypatch, verb, mode):
     monkeypatch.setattr(connections["default"], "transaction_mode", mode)
 
     with use_clock(WatchfulClock(clock)) as watchful, transaction.atomic():
         TIMED[verb](timed)
 
-    assert watchful.admitted
-    assert all(watchful.admitted)
+    assert watchful.lock_held
+    assert all(watchful.lock_held)
 
 
 def just_before_the_lock(*statements):
-    """Return a wrapper in which another connection commits while ours waits for the write lock."""
+    """Let another connection commit while this one waits for the write lock."""
     pending = list(statements)
 
     def wrapper(execute, sql, *arguments):
@@ -189,8 +189,8 @@ def test_publish_reads_the_subscriptions_with_the_write_lock_held(clock, db, lef
 
 
 @pytest.mark.rule("1.2")
-def test_enqueued_at_never_falls_while_ids_rise(clock, queue):
-    """A message that waits for the lock is younger than what was stored in the meantime."""
+def test_enqueued_at_never_decreases_from_id_to_id(clock, queue):
+    """A message that waits for the lock is younger than those stored in the meantime."""
     stored_meanwhile = """
         INSERT INTO mqlite_messages (queue, enqueued_at, body)
         VALUES ('jobs', %d, x'')"""
@@ -210,26 +210,26 @@ def test_enqueued_at_never_falls_while_ids_rise(clock, queue):
 
 
 @pytest.mark.parametrize("mode", ["DEFERRED", "IMMEDIATE", None])
-def test_our_own_transaction_begins_immediate_whatever_the_projects_mode(busy, monkeypatch, mode):
+def test_own_transaction_begins_immediate_in_any_mode(busy, monkeypatch, mode):
     monkeypatch.setattr(connections["default"], "transaction_mode", mode)
-    begun = []
+    statements = []
 
     def watch(execute, sql, *arguments):
-        begun.append(sql)
+        statements.append(sql)
         return execute(sql, *arguments)
 
     with connection.execute_wrapper(watch):
         Message.objects.claim("jobs")
         claim_one("jobs").complete()
 
-    begins = [sql for sql in begun if sql.startswith("BEGIN")]
+    begins = [sql for sql in statements if sql.startswith("BEGIN")]
     assert set(begins) <= {"BEGIN IMMEDIATE"}
     assert len(begins) == 3
     assert connection.transaction_mode == mode
 
 
 @pytest.mark.parametrize("mode", ["DEFERRED", "EXCLUSIVE", None])
-def test_transaction_mode_of_the_project_is_restored_after_every_ending(busy, monkeypatch, mode):
+def test_transaction_mode_is_restored_after_an_error(busy, monkeypatch, mode):
     monkeypatch.setattr(connections["default"], "transaction_mode", mode)
 
     with (
@@ -243,13 +243,13 @@ def test_transaction_mode_of_the_project_is_restored_after_every_ending(busy, mo
         pytest.raises(OperationalError),
         write_transaction("default"),
     ):
-        raise AssertionError("begun all the same")
+        raise AssertionError("the transaction began")
 
     assert connection.transaction_mode == mode
 
 
 def refuse(execute, sql, *arguments):
-    """Somebody else keeps the write lock for longer than anybody waits."""
+    """Raise the error of a write lock that another process keeps for too long."""
     if sql.startswith("BEGIN"):
         raise OperationalError("database is locked")
     return execute(sql, *arguments)

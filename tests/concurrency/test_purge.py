@@ -1,4 +1,4 @@
-"""A large purge lets others write."""
+"""A large purge lets other processes write."""
 
 import json
 import time
@@ -20,7 +20,7 @@ FILL = """
 
 @pytest.fixture
 def batches():
-    """How many rows each transaction of a purge has deleted."""
+    """The number of rows that each transaction of a purge deletes."""
     counts = []
 
     def receive(count, **_facts):
@@ -42,12 +42,12 @@ def test_purge_of_a_large_queue_lets_another_process_write(database, batches):
         ended = time.time()
         output, errors = writer.communicate("stop\n", timeout=60)
     assert (writer.returncode, errors) == (0, "")
-    told = json.loads(output)
+    result = json.loads(output)
 
     assert purged == DEAD
     assert (len(batches), max(batches)) == (DEAD // 1_000, 1_000)
-    assert told["errors"] == []
+    assert result["errors"] == []
     stored = database.scalar("SELECT count(*) FROM mqlite_messages WHERE queue = 'nobody'")
-    assert stored == len(told["writes"]) + 1
-    meanwhile = [begin for begin, end in told["writes"] if begun < begin and end < ended]
+    assert stored == len(result["writes"]) + 1
+    meanwhile = [begin for begin, end in result["writes"] if begun < begin and end < ended]
     assert len(meanwhile) > 20

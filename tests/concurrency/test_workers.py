@@ -19,7 +19,7 @@ def test_each_message_is_handled_once(database):
     assert {delivery for _, delivery, _ in database.effects()} == {1}
 
 
-def test_both_workers_get_their_share(database):
+def test_messages_are_shared_by_the_workers(database):
     steps = {"wait_for": database.file("go-on")}
     for _ in range(2):
         database.enqueue("jobs", steps)
@@ -34,7 +34,7 @@ def test_both_workers_get_their_share(database):
     assert len({worker for _, _, worker in database.effects()}) == 2
 
 
-def test_the_order_in_each_group_is_kept(database):
+def test_workers_keep_the_order_of_each_group(database):
     expected = defaultdict(list)
     with database.transaction():
         for number in range(GROUPS * 20):
@@ -53,7 +53,7 @@ def test_the_order_in_each_group_is_kept(database):
     assert database.left() == 0
 
 
-def test_a_failing_head_holds_up_its_group_only(database):
+def test_failing_head_blocks_only_its_group(database):
     database.queue("groups", ordering_mode="group_fifo", backoff_base=0.1)
     head = database.enqueue("groups", {"raise": "not yet", "deliveries": 2}, group_id="a").pk
     behind = database.enqueue("groups", group_id="a").pk
@@ -70,7 +70,7 @@ def test_a_failing_head_holds_up_its_group_only(database):
         assert worker.ended_well()
 
 
-def test_a_strict_queue_is_handled_in_its_order_one_by_one(database):
+def test_strict_queue_is_handled_in_order(database):
     ids = database.enqueue_many("strict", 60)
     workers = [database.start("--queues=strict", "--threads=4").wait_ready() for _ in range(2)]
 

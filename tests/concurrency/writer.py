@@ -1,6 +1,6 @@
-"""A process that enqueues, one message a transaction, until it is told to stop.
+"""A process that enqueues, one message a transaction, until it reads a line.
 
-Prints one JSON object: when each write began and ended, and every error.
+It prints one JSON object: when each write began and ended, and every error.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""10.7 Deliveries that end because their worker has to stop."""
+"""10.7 Deliveries that a stopping worker interrupts."""
 
 import pytest
 
-from django_mqlite import LockLost, enqueue, signals
-from django_mqlite.models import DeadLetter
+from django_mqlite import LockLost, enqueue, enqueue_many, signals
+from django_mqlite.models import DeadLetter, Message
 from django_mqlite.store.sqlite.leases import MAX_UNCOUNTED_INTERRUPTIONS
 from django_mqlite.verbs.sweeps import interrupt
 from tests.support.verbs import claim_one, row_of, state_of
@@ -18,7 +18,7 @@ def interrupt_one(message) -> set[int]:
 
 
 @pytest.mark.rule("10.7")
-def test_an_interrupted_delivery_is_not_counted_and_recorded(clock, make_queue):
+def test_interrupted_delivery_is_recorded_and_not_counted(clock, make_queue):
     make_queue("jobs", max_delivery_count=1)
     enqueue("jobs", None)
     message = claim_one("jobs")
@@ -36,7 +36,7 @@ def test_an_interrupted_delivery_is_not_counted_and_recorded(clock, make_queue):
 
 @pytest.mark.rule("10.7")
 @pytest.mark.parametrize("bound", [1, 3])
-def test_after_ten_interruptions_each_counts_as_a_delivery(clock, make_queue, bound):
+def test_interruptions_after_the_tenth_count_as_deliveries(clock, make_queue, bound):
     make_queue("jobs", max_delivery_count=bound)
     enqueue("jobs", None)
     states = []
@@ -54,7 +54,7 @@ def test_after_ten_interruptions_each_counts_as_a_delivery(clock, make_queue, bo
 
 
 @pytest.mark.rule("10.7")
-def test_a_failed_delivery_stays_counted_beside_an_interrupted_one(clock, make_queue):
+def test_failed_delivery_counts_beside_an_interrupted_one(clock, make_queue):
     make_queue("jobs", max_delivery_count=2, backoff_base=0)
     enqueue("jobs", None)
     claim_one("jobs").abandon(error="broken")
@@ -65,50 +65,28 @@ def test_a_failed_delivery_stays_counted_beside_an_interrupted_one(clock, make_q
     assert DeadLetter.objects.get().delivery_count == 2
 
 
-def test_the_signal_and_the_log_say_which_delivery_was_interrupted(
+def test_signal_has_the_number_of_the_interrupted_delivery(
     clock, queue, caplog, django_capture_on_commit_callbacks
 ):
-    heard = []
+    sent = []
 
-    def hear(**facts):
-        heard.append((facts["delivery_count"], facts["error"]))
+    def receive(**facts):
+        sent.append((facts["delivery_count"], facts["error"]))
 
     enqueue("jobs", None)
     message = claim_one("jobs")
 
     with django_capture_on_commit_callbacks(execute=True):
-        signals.message_abandoned.connect(hear)
+        signals.message_abandoned.connect(receive)
         interrupt_one(message)
-    signals.message_abandoned.disconnect(hear)
+    signals.message_abandoned.disconnect(receive)
 
-    assert heard == [(1, f"delivery 1: interrupted: {REASON}")]
+    assert sent == [(1, f"delivery 1: interrupted: {REASON}")]
     assert "failed" not in caplog.text
 
 
 @pytest.mark.rule("10.7")
-def test_an_interruption_is_fenced_by_the_whole_lease(clock, queue):
-    enqueue("jobs", None)
-    lost = claim_one("jobs")
-    clock.advance(queue.lock_duration)
-    before = row_of(lost)
-
-    assert interrupt_one(lost) == set()
-
-    assert row_of(lost) == before
-
-
-@pytest.mark.rule("10.7")
-def test_the_handler_of_an_interrupted_delivery_cannot_settle_any_more(clock, queue):
-    enqueue("jobs", None)
-    message = claim_one("jobs")
-    interrupt_one(message)
-
-    with pytest.raises(LockLost):
-        message.complete()
-
-
-@pytest.mark.rule("10.7")
-def test_a_redrive_starts_with_no_interruptions(clock, queue):
+def test_redrive_resets_the_interruptions(clock, queue):
     enqueue("jobs", None)
     interrupt_one(claim_one("jobs"))
     claim_one("jobs").reject("Broken")
@@ -117,3 +95,18 @@ def test_a_redrive_starts_with_no_interruptions(clock, queue):
     DeadLetter.objects.redrive([dead.pk])
 
     assert row_of(dead)["interruptions"] == 0
+
+
+@pytest.mark.rule("10.7")
+def test_interruption_is_fenced_in_both_directions(clock, queue):
+    enqueue_many("jobs", [1, 2])
+    message, lost = Message.objects.claim("jobs", limit=2)
+
+    assert interrupt_one(message) == {message.pk}
+
+    with pytest.raises(LockLost):
+        message.complete()
+    clock.advance(queue.lock_duration)
+    before = row_of(lost)
+    assert interrupt_one(lost) == set()
+    assert row_of(lost) == before

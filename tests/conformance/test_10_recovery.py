@@ -1,4 +1,4 @@
-"""10 Reaping and recovery; what needs real processes is in tests/crash."""
+"""10.1 to 10.4 Expired leases; tests/crash has real processes."""
 
 import pytest
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.rule("10.1")
 @pytest.mark.parametrize("how", ["abandon", "expire"])
-def test_an_expired_lease_follows_the_same_rule_as_abandon(clock, make_queue, how):
+def test_expired_lease_follows_the_rule_of_abandon(clock, make_queue, how):
     make_queue("jobs", max_delivery_count=3)
     enqueue("jobs", None)
     states = []
@@ -32,7 +32,7 @@ def test_an_expired_lease_follows_the_same_rule_as_abandon(clock, make_queue, ho
 
 @pytest.mark.rule("10.1")
 @pytest.mark.rule("10.2")
-def test_a_crash_never_buys_an_extra_delivery(clock, make_queue):
+def test_crash_does_not_allow_an_extra_delivery(clock, make_queue):
     make_queue("jobs", max_delivery_count=5)
     enqueue("jobs", None)
     deliveries = 0
@@ -47,7 +47,7 @@ def test_a_crash_never_buys_an_extra_delivery(clock, make_queue):
 
 
 @pytest.mark.rule("10.3")
-def test_a_second_reaper_finds_nothing_left_to_do(clock, queue):
+def test_second_reaper_changes_nothing(clock, queue):
     for _ in range(3):
         enqueue("jobs", None)
     claim_ids("jobs")
@@ -61,7 +61,7 @@ def test_a_second_reaper_finds_nothing_left_to_do(clock, queue):
 
 
 @pytest.mark.rule("10.3")
-def test_a_reaper_with_a_slow_clock_does_not_undo_what_a_fast_one_did(clock, queue):
+def test_reaper_with_a_slow_clock_keeps_a_new_lease(clock, queue):
     enqueue_and_claim("jobs")
     clock.advance(30)
     reap()
@@ -75,12 +75,18 @@ def test_a_reaper_with_a_slow_clock_does_not_undo_what_a_fast_one_did(clock, que
 
 
 @pytest.mark.rule("10.4")
-def test_reaping_never_touches_live_leases(clock, queue):
+def test_live_lease_is_not_released(clock, queue):
     expired = enqueue_and_claim("jobs")
     clock.advance(15)
     live = enqueue_and_claim("jobs")
-    clock.advance(15)
+    clock.advance(14.999)
+    queue.pause()
+    assert reap() == []
+    clock.advance(0.001)
 
-    assert [released.id for released in reap()] == [expired.pk]
+    (released,) = reap()
 
+    assert (released.queue, released.id, released.state) == ("jobs", expired.pk, "active")
     live.complete()
+    queue.resume()
+    assert claim_one("jobs").delivery_count == 2

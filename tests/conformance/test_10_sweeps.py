@@ -1,4 +1,4 @@
-"""10.3 One message that a sweep cannot move never stops it for the others."""
+"""10.3 Sweeps are bounded, and a message that a sweep cannot move does not stop it."""
 
 import sqlite3
 from contextlib import closing
@@ -23,7 +23,7 @@ REFERENCE = """
 
 @pytest.fixture
 def refer_to(db):
-    """Has a row of the application refer to a message, as a ForeignKey of a model would."""
+    """Insert a row that refers to a message, as a ForeignKey of a model does."""
     with connection.cursor() as cursor:
         cursor.execute(REFERENCE)
 
@@ -58,10 +58,38 @@ def expired(make_queue, clock):
     return messages
 
 
+def locked(make_queue, clock):
+    make_queue("jobs")
+    enqueue_many("jobs", range(5))
+    assert len(claim_ids("jobs")) == 5
+    clock.advance(30)
+
+
+def scheduled(make_queue, clock):
+    make_queue("jobs")
+    enqueue_many("jobs", range(5), delay=60)
+    clock.advance(60)
+
+
+@pytest.mark.parametrize(
+    ("make", "sweep"),
+    [
+        (locked, sweeps.release_expired_leases),
+        (scheduled, sweeps.activate_due),
+        (expired, sweeps.expire),
+        (completed, sweeps.prune_completed),
+        (dead, sweeps.prune_dead_letters),
+    ],
+    ids=lambda function: function.__name__,
+)
+def test_sweep_is_bounded(clock, make_queue, make, sweep):
+    make(make_queue, clock)
+
+    assert [sweep("default", limit=2) for _ in range(4)] == [2, 2, 1, 0]
+
+
 @pytest.mark.parametrize("make", [completed, dead, expired])
-def test_a_message_that_another_table_refers_to_stays_and_the_others_go(
-    clock, make_queue, refer_to, make
-):
+def test_referenced_message_is_kept_and_the_others_are_deleted(clock, make_queue, refer_to, make):
     messages = make(make_queue, clock)
     refer_to(messages[2])
 
@@ -71,7 +99,7 @@ def test_a_message_that_another_table_refers_to_stays_and_the_others_go(
 
 
 @pytest.mark.parametrize("make", [completed, dead, expired])
-def test_a_whole_batch_of_such_messages_does_not_hide_the_others(
+def test_batch_of_referenced_messages_does_not_stop_the_sweep(
     clock, make_queue, refer_to, make, monkeypatch
 ):
     monkeypatch.setattr(reaper, "BATCH", 2)
@@ -85,20 +113,18 @@ def test_a_whole_batch_of_such_messages_does_not_hide_the_others(
     assert [m.pk for m in Message.objects.all()] == [message.pk for message in messages[:2]]
 
 
-def test_a_message_that_must_stay_does_not_keep_the_reaper_from_resting(
-    clock, make_queue, refer_to
-):
+def test_reaper_waits_although_a_referenced_message_is_kept(clock, make_queue, refer_to):
     messages = expired(make_queue, clock)
     refer_to(messages[2])
     reaper = Reaper("default")
 
-    rests = [reaper.poll() for _ in range(5)]
+    delays = [reaper.poll() for _ in range(5)]
 
-    assert min(rests[-2:]) > 0
+    assert min(delays[-2:]) > 0
 
 
-def test_a_message_whose_queue_was_deleted_behind_our_back_stops_no_sweep(clock, make_queue):
-    """By a program that does not enforce foreign keys: the SQLite shell does not."""
+def test_message_of_a_missing_queue_stops_no_sweep(clock, make_queue):
+    """A program that does not enforce foreign keys deleted it, as the SQLite shell does."""
     for name in ("lost", "jobs"):
         make_queue(name, default_ttl=100)
         enqueue_many(name, [Draft(1, delay=10), Draft(2, group_id="g"), Draft(3, group_id="g")])
@@ -128,7 +154,7 @@ OVERDUE = {
 
 
 @pytest.mark.parametrize("case", OVERDUE)
-def test_reaper_rests_beside_messages_whose_queue_is_missing(clock, make_queue, case):
+def test_reaper_waits_although_the_queue_of_a_message_is_missing(clock, make_queue, case):
     options, state = OVERDUE[case]
     make_queue("lost", lock_duration=1)
     message = enqueue("lost", None, **options)
@@ -143,18 +169,16 @@ def test_reaper_rests_beside_messages_whose_queue_is_missing(clock, make_queue, 
     clock.advance(60)
     reaper = Reaper("default")
 
-    rests = [reaper.poll() for _ in range(3)]
+    delays = [reaper.poll() for _ in range(3)]
 
-    assert rests == [MAX_POLL_INTERVAL] * 3
+    assert delays == [MAX_POLL_INTERVAL] * 3
     assert state_of(message) == state
     Message.objects.all().delete()
 
 
 @pytest.mark.parametrize("mode", ["group_fifo", "strict_fifo"])
-def test_whole_lines_are_moved_at_once_though_only_one_message_may_be_their_head(
-    clock, make_queue, mode
-):
-    """The unique index on the heads would stop the sweep if two were heads for a moment."""
+def test_whole_lines_are_expired_and_redriven_in_order(clock, make_queue, mode):
+    """Two heads in a line, even within a statement, would violate the unique index."""
     make_queue("jobs", ordering_mode=mode, default_ttl=60)
     messages = enqueue_many("jobs", [Draft(n, group_id=f"g{n % 3}") for n in range(30)])
     clock.advance(60)
@@ -164,11 +188,11 @@ def test_whole_lines_are_moved_at_once_though_only_one_message_may_be_their_head
     assert {state_of(message) for message in messages} == {"dead_lettered"}
 
     assert DeadLetter.objects.redrive([m.pk for m in reversed(messages)]) == 30
-    given = []
+    handled = []
     while batch := Message.objects.claim("jobs", limit=100):
-        given += [message.data for message in batch]
+        handled += [message.data for message in batch]
         Message.objects.complete_many(batch)
-    assert sorted(given) == list(range(30))
-    assert [[n for n in given if n % 3 == group] for group in range(3)] == [
+    assert sorted(handled) == list(range(30))
+    assert [[n for n in handled if n % 3 == group] for group in range(3)] == [
         list(range(group, 30, 3)) for group in range(3)
     ]

@@ -1,4 +1,4 @@
-"""11.1 The file says which schema it has, and a newer one is refused."""
+"""11.1 The file records its schema version, and a newer one is refused."""
 
 import pytest
 
@@ -32,29 +32,29 @@ VERBS = {
 
 
 @pytest.fixture
-def file_says(clock, queue, monkeypatch):
-    """Has the file say that it has this schema, to a process that has not asked before."""
+def write_version(clock, queue, monkeypatch):
+    """Write a schema version into the file, for a process that has not read it yet."""
     Subscription.objects.subscribe("orders", "stock")
 
-    def file_says(token):
+    def write_version(token):
         monkeypatch.setattr(schema, "_known", set())
         MetaEntry.objects.filter(key="schema").delete()
         if token is not None:
             MetaEntry.objects.create(key="schema", value=token)
 
-    return file_says
+    return write_version
 
 
-def test_a_migrated_file_says_its_schema(db):
+def test_migrated_file_has_the_current_version(db):
     Queue.objects.sync()
 
     assert MetaEntry.objects.get(key="schema").value == SCHEMA
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_newer_schema_is_refused_by_every_verb_and_nothing_is_written(file_says, verb):
+def test_newer_schema_is_refused_by_every_verb(write_version, verb):
     message = enqueue("jobs", None)
-    file_says(str(int(SCHEMA) + 1))
+    write_version(str(int(SCHEMA) + 1))
     before = list(Message.objects.values()), list(Queue.objects.values())
 
     with pytest.raises(SchemaVersionMismatch) as caught:
@@ -66,24 +66,24 @@ def test_a_newer_schema_is_refused_by_every_verb_and_nothing_is_written(file_say
 
 
 @pytest.mark.parametrize("verb", ["complete", "abandon", "defer", "renew"])
-def test_a_newer_schema_is_refused_by_every_settle(file_says, verb):
+def test_newer_schema_is_refused_by_every_settle(write_version, verb):
     message = enqueue_and_claim("jobs")
-    file_says(str(int(SCHEMA) + 1))
+    write_version(str(int(SCHEMA) + 1))
 
     with pytest.raises(SchemaVersionMismatch):
         getattr(message, verb)()
 
 
 @pytest.mark.parametrize("token", [SCHEMA, "0", None])
-def test_the_same_an_older_one_or_none_is_accepted(file_says, token):
-    file_says(token)
+def test_current_older_or_missing_version_is_accepted(write_version, token):
+    write_version(token)
 
     assert enqueue("jobs", None).pk
     assert len(Message.objects.claim("jobs")) == 1
 
 
-def test_the_file_is_asked_once(file_says, django_assert_num_queries):
-    file_says(SCHEMA)
+def test_version_is_read_once(write_version, django_assert_num_queries):
+    write_version(SCHEMA)
     enqueue("jobs", None)
 
     with django_assert_num_queries(1):

@@ -8,7 +8,7 @@ from django_mqlite.conf import sqlite_options
 
 @pytest.mark.rule("11.3")
 @pytest.mark.django_db(transaction=True)
-def test_full_is_the_default_we_recommend():
+def test_sqlite_options_set_synchronous_full():
     assert connection.settings_dict["OPTIONS"] in ({}, sqlite_options())
 
     with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""1.1 A caller that has turned autocommit off commits, or rolls back, what it has enqueued."""
+"""1.1 With autocommit off, the caller commits or rolls back the changes of a verb."""
 
 import pytest
 from django.db import transaction
@@ -29,7 +29,7 @@ def manual(db):
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_verb_joins_a_transaction_that_the_caller_ends_by_hand(
+def test_verb_joins_a_transaction_that_the_caller_began_by_hand(
     clock, queue, request, verb, commit
 ):
     dead = dead_letter("jobs")

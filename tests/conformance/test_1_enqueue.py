@@ -1,5 +1,7 @@
 """1 Enqueue and the outbox."""
 
+from datetime import timedelta
+
 import pytest
 from django.contrib.auth.models import Group
 from django.db import transaction
@@ -12,13 +14,13 @@ from tests.support.transactions import (
     another_writer_gets_in,
     committed_messages,
 )
-from tests.support.verbs import claim_one
+from tests.support.verbs import claim_one, row_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def place_order(name):
-    """A row of the application and its message."""
+    """Create a row of the application and its message."""
     order = Group.objects.create(name=name)
     return order, enqueue("jobs", {"order": order.pk})
 
@@ -44,7 +46,7 @@ def test_enqueue_in_atomic_rolls_back_with_the_callers_rows(clock, queue):
 
 
 @pytest.mark.rule("1.1")
-def test_a_savepoint_rollback_removes_the_message_and_no_other(clock, queue):
+def test_savepoint_rollback_removes_its_messages_only(clock, queue):
     with transaction.atomic():
         _, first = place_order("one")
         with pytest.raises(RuntimeError), transaction.atomic():
@@ -57,7 +59,7 @@ def test_a_savepoint_rollback_removes_the_message_and_no_other(clock, queue):
 
 
 @pytest.mark.rule("1.1")
-def test_outside_a_transaction_a_message_commits_by_itself(clock, queue):
+def test_enqueue_outside_a_transaction_commits_at_once(clock, queue):
     message = enqueue("jobs", None)
 
     assert committed_messages() == [message.pk]
@@ -65,7 +67,7 @@ def test_outside_a_transaction_a_message_commits_by_itself(clock, queue):
 
 
 @pytest.mark.rule("1.1")
-def test_an_enqueue_that_is_refused_leaves_the_callers_transaction_usable(clock, queue):
+def test_refused_enqueue_leaves_the_transaction_usable(clock, queue):
     with transaction.atomic():
         Group.objects.create(name="one")
         with pytest.raises(QueueNotFound):
@@ -79,7 +81,7 @@ def test_an_enqueue_that_is_refused_leaves_the_callers_transaction_usable(clock,
 
 
 @pytest.mark.rule("1.2")
-def test_the_returned_id_is_the_stored_one_and_strictly_increasing(clock, queue):
+def test_enqueued_ids_increase_strictly(clock, queue):
     ids = [enqueue("jobs", number).pk for number in range(5)]
 
     assert ids == sorted(set(ids))
@@ -87,7 +89,7 @@ def test_the_returned_id_is_the_stored_one_and_strictly_increasing(clock, queue)
 
 
 @pytest.mark.rule("1.2")
-def test_an_id_is_never_reused_by_anything_that_was_committed(clock, queue):
+def test_committed_id_is_never_used_again(clock, queue):
     used = [enqueue("jobs", None).pk for _ in range(3)]
     Message.objects.all().delete()
 
@@ -97,7 +99,7 @@ def test_an_id_is_never_reused_by_anything_that_was_committed(clock, queue):
 
 
 @pytest.mark.rule("1.3")
-def test_an_unknown_queue_is_refused_before_anything_is_written_and_none_is_created(clock, queue):
+def test_enqueue_to_an_unknown_queue_writes_nothing(clock, queue):
     with another_connection() as other:
         (before,) = other.execute("PRAGMA data_version").fetchall()
 
@@ -110,15 +112,16 @@ def test_an_unknown_queue_is_refused_before_anything_is_written_and_none_is_crea
 
 
 @pytest.mark.rule("1.4")
-def test_a_body_over_one_mebibyte_is_message_too_large(clock, queue):
-    limit = 1024 * 1024
+@pytest.mark.parametrize(("setting", "limit"), [({}, 1024 * 1024), ({"MAX_BODY_BYTES": 10}, 10)])
+def test_body_above_the_limit_is_refused(clock, queue, settings, setting, limit):
+    settings.MQLITE = setting
 
     with pytest.raises(MessageTooLarge) as caught:
         enqueue("jobs", b"x" * (limit + 1))
 
     assert (caught.value.size, caught.value.limit) == (limit + 1, limit)
-    assert enqueue("jobs", b"x" * limit)
-    assert len(committed_messages()) == 1
+    message = enqueue("jobs", b"x" * limit)
+    assert committed_messages() == [message.pk]
 
 
 @pytest.mark.rule("1.5")
@@ -131,7 +134,7 @@ def test_a_body_over_one_mebibyte_is_message_too_large(clock, queue):
     ],
     ids=["bytes verbatim", "text as UTF-8", "the rest as JSON"],
 )
-def test_data_gives_back_what_went_in_and_body_the_raw_bytes(clock, queue, data, body):
+def test_message_has_its_data_and_its_raw_body(clock, queue, data, body):
     enqueue("jobs", data)
 
     message = claim_one("jobs")
@@ -152,7 +155,7 @@ def test_data_gives_back_what_went_in_and_body_the_raw_bytes(clock, queue, data,
     ],
     ids=["NaN", "key", "bytes inside", "class"],
 )
-def test_what_json_does_not_have_is_refused_by_name_before_any_sql(
+def test_data_that_json_cannot_represent_is_refused_before_any_sql(
     clock, queue, data, error, named, django_assert_num_queries
 ):
     with django_assert_num_queries(0), pytest.raises(error, match=named):
@@ -160,7 +163,7 @@ def test_what_json_does_not_have_is_refused_by_name_before_any_sql(
 
 
 @pytest.mark.rule("1.7")
-def test_zero_is_a_value_for_delay_and_priority_and_refused_for_ttl(clock, queue):
+def test_zero_is_a_value_for_delay_and_priority_but_not_for_ttl(clock, queue):
     message = enqueue("jobs", 0, delay=0, priority=0)
 
     assert (message.state, message.visible_at, message.priority) == ("active", clock.now, 0)
@@ -171,17 +174,34 @@ def test_zero_is_a_value_for_delay_and_priority_and_refused_for_ttl(clock, queue
 
 @pytest.mark.rule("1.7")
 @pytest.mark.parametrize("name", ["priority", "max_delivery_count"])
-@pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
-def test_numbers_outside_63_bits_are_refused(clock, queue, name, value):
-    with pytest.raises(ValueError, match=name):
-        enqueue("jobs", None, **{name: value})
+def test_number_of_more_than_64_bits_is_refused(clock, queue, name):
+    for value in (2**63, -(2**63) - 1):
+        with pytest.raises(ValueError, match=name):
+            enqueue("jobs", None, **{name: value})
 
     assert committed_messages() == []
 
 
+def test_enqueue_stores_every_option(clock, queue):
+    options = {
+        "priority": 3, "max_delivery_count": 4, "message_id": "m", "correlation_id": "c",
+        "reply_to": "answers", "subject": "order.placed", "content_type": "application/x-order",
+        "properties": {"tenant": "a"},
+    }  # fmt: skip
+
+    message = enqueue("jobs", b"data", delay=5, ttl=60, **options)
+
+    row = row_of(message)
+    assert {name: row[name] for name in options} == options
+    assert (row["queue"], row["state"], bytes(row["body"])) == ("jobs", "scheduled", b"data")
+    assert (row["enqueued_at"], row["delivery_count"]) == (clock.now, 0)
+    assert row["visible_at"] == clock.now + timedelta(seconds=5)
+    assert row["expires_at"] == clock.now + timedelta(seconds=65)
+
+
 @pytest.mark.rule("1.7")
 @pytest.mark.parametrize("verb", ["enqueue", "enqueue_many", "publish"])
-def test_an_option_that_there_is_not_is_refused_with_the_one_that_was_meant(queue, verb):
+def test_unknown_option_is_refused_with_a_suggestion(queue, verb):
     wrong = {"dealy": 3}
     call = {
         "enqueue": lambda: enqueue("jobs", None, **wrong),

@@ -1,4 +1,4 @@
-"""1 Enqueue: the key that a handler gives to the services it calls."""
+"""1.2 The idempotency key of a message."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.support.verbs import claim_one
 
 @pytest.mark.django_db
 @pytest.mark.rule("1.2")
-def test_every_delivery_and_a_redrive_in_place_have_the_same_key(clock, queue):
+def test_every_delivery_of_a_message_has_the_same_key(clock, queue):
     key = enqueue("jobs", "a").idempotency_key
 
     clock.advance(1)
@@ -31,7 +31,7 @@ def test_every_delivery_and_a_redrive_in_place_have_the_same_key(clock, queue):
 
 @pytest.mark.django_db
 @pytest.mark.rule("1.2")
-def test_messages_have_keys_of_their_own(clock, queue, make_queue):
+def test_each_message_has_another_key(clock, queue, make_queue):
     make_queue("other")
     messages = [*enqueue_many("jobs", ["a", "a"]), enqueue("jobs", "a"), enqueue("other", "a")]
     messages[0].refresh_from_db()
@@ -43,9 +43,7 @@ def test_messages_have_keys_of_their_own(clock, queue, make_queue):
 
 
 @pytest.mark.rule("1.2")
-def test_an_id_that_is_given_again_after_a_restore_has_another_key(
-    clock, tmp_path, django_db_blocker
-):
+def test_id_that_is_used_again_after_a_restore_has_another_key(clock, tmp_path, django_db_blocker):
     path, backup = create_database(tmp_path / "shop", jobs="standard"), tmp_path / "backup"
     with django_db_blocker.unblock(), database("shop", path), database("restored", backup):
         handled_again = enqueue("jobs", "before the backup", using="shop")

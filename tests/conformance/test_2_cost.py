@@ -1,6 +1,6 @@
-"""2.5 What a verb costs does not depend on what else is in the table.
+"""2.5 The cost of a verb does not depend on the other messages in the table.
 
-Counted in steps of SQLite's virtual machine: the same on every machine, however busy.
+The unit is a step of SQLite's virtual machine, which is the same on every machine.
 """
 
 import pytest
@@ -24,8 +24,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.rule("2.5")]
 FEW, MANY = 250, 5_000
 YEAR_MS = 366 * 24 * 3_600_000
 
-# As many rows of each state, in the queue that is asked and in another one; and two lines with a
-# long queue behind their heads.
+# %(count)s rows of each state in two queues, and a line with as many blocked messages in each.
 FILL = """
     INSERT INTO mqlite_messages (
         queue, state, line, blocked, visible_at, enqueued_at, expires_at,
@@ -51,7 +50,7 @@ def fill(clock, count):
 
 
 def steps_of(act):
-    """How many steps SQLite's virtual machine takes for it."""
+    """Count the steps that SQLite's virtual machine takes."""
     steps = 0
 
     def count():
@@ -82,7 +81,7 @@ def claim_of_nothing(clock):
     return lambda: Message.objects.claim("jobs", limit=10)
 
 
-def look(clock):
+def claimable(clock):
     return Message.objects.claimable
 
 
@@ -144,7 +143,7 @@ VERBS = [
     claim,
     claim_and_delete,
     claim_of_nothing,
-    look,
+    claimable,
     enqueue_one,
     enqueue_behind_others,
     complete,
@@ -160,16 +159,14 @@ VERBS = [
 
 
 def costs(clock):
-    found = {}
+    steps = {}
     for prepare in VERBS:
-        found[prepare.__name__] = steps_of(prepare(clock))
+        steps[prepare.__name__] = steps_of(prepare(clock))
         Message.objects.filter(body__gt=b"", state="active").delete()
-    return found
+    return steps
 
 
-def test_no_verb_costs_more_among_twenty_times_as_many_messages_of_every_other_state(
-    clock, make_queue
-):
+def test_verb_costs_the_same_among_twenty_times_as_many_messages(clock, make_queue):
     for name in ("jobs", "more-jobs"):
         make_queue(name)
     fill(clock, FEW)
@@ -180,13 +177,13 @@ def test_no_verb_costs_more_among_twenty_times_as_many_messages_of_every_other_s
     fill(clock, MANY - FEW)
     among_many = costs(clock)
 
-    dearer = {
+    more = {
         name: (among_few[name], steps)
         for name, steps in among_many.items()
         if steps > 2 * among_few[name]
     }
-    assert dearer == {}
-    assert min(among_few.values()) > 10  # the steps were counted
+    assert more == {}
+    assert min(among_few.values()) > 10  # the counter works
 
 
 FINISHED_TASKS = """
@@ -200,21 +197,21 @@ FINISHED_TASKS = """
 
 
 def task_costs():
-    """What it takes to claim ten of ten messages, to complete one with a result, and to sweep."""
+    """Count the steps to claim ten of ten messages, complete one with a result, and sweep."""
     for _ in range(10):
         enqueue("jobs", None)
-    found = {"look": steps_of(Message.objects.claimable)}
+    steps = {"claimable": steps_of(Message.objects.claimable)}
     messages = []
-    found["claim"] = steps_of(lambda: messages.extend(Message.objects.claim("jobs", limit=10)))
+    steps["claim"] = steps_of(lambda: messages.extend(Message.objects.claim("jobs", limit=10)))
     done = Completion(result="null", retain_ms=YEAR_MS)
-    found["complete"] = steps_of(lambda: Message.objects.settle(messages[0], done))
-    found["sweep"] = steps_of(lambda: prune_completed("default", limit=100))
-    found["wait"] = steps_of(lambda: next_event_in("default"))
+    steps["complete"] = steps_of(lambda: Message.objects.settle(messages[0], done))
+    steps["sweep"] = steps_of(lambda: prune_completed("default", limit=100))
+    steps["wait"] = steps_of(lambda: next_event_in("default"))
     Message.objects.complete_many(messages[1:])
-    return found
+    return steps
 
 
-def test_a_quarter_of_a_million_finished_tasks_beside_ten_ready_ones_cost_nothing(clock, queue):
+def test_verb_costs_the_same_beside_250_000_finished_tasks(clock, queue):
     alone = task_costs()
     now = clock.now_ms()
     with connection.cursor() as cursor:
@@ -223,14 +220,12 @@ def test_a_quarter_of_a_million_finished_tasks_beside_ten_ready_ones_cost_nothin
 
     beside = task_costs()
 
-    dearer = {
-        name: (alone[name], beside[name]) for name in alone if beside[name] > 1.1 * alone[name]
-    }
-    assert dearer == {}
+    more = {name: (alone[name], beside[name]) for name in alone if beside[name] > 1.1 * alone[name]}
+    assert more == {}
     assert Message.objects.filter(state="completed").count() == 250_002
 
 
-def test_the_steps_tell_a_walk_from_a_seek(clock, queue):
+def test_steps_of_a_table_scan_grow_with_the_table(clock, queue):
     def walk():
         with connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM mqlite_messages WHERE reply_to = 'x'")

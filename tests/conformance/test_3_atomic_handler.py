@@ -1,4 +1,4 @@
-"""3.7 A handler's effects and its completion are one transaction."""
+"""3.7 The changes of an atomic handler and its completion are one transaction."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.rule("3.7")]
 
 @pytest.fixture
 def run(monkeypatch):
-    """Runs a message through a function that is registered with @handler(…, atomic=True)."""
+    """Run a message with a function that is registered with @handler(…, atomic=True)."""
 
     def run(function, message):
         monkeypatch.setattr(handlers, "_handlers", {})
@@ -36,47 +36,46 @@ def work(message):
     assert (committed_effects(), committed_messages()) == (0, [message.pk])
 
 
-def test_effects_and_completion_become_visible_together(clock, queue, run):
-    finished = run(work, enqueue_and_claim("jobs"))
+def test_changes_and_completion_become_visible_together(clock, queue, run):
+    result = run(work, enqueue_and_claim("jobs"))
 
-    assert (finished.error, finished.settled) == (None, True)
+    assert (result.error, result.settled) == (None, True)
     assert (committed_effects(), committed_messages()) == (1, [])
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), Reject("R"), SystemExit(1)], ids=repr)
-def test_a_handler_that_raises_has_done_nothing_and_its_lease_still_holds(clock, queue, run, error):
+def test_handler_that_raises_changes_nothing_and_keeps_its_lease(clock, queue, run, error):
     message = enqueue_and_claim("jobs")
 
     def fail(message):
         work(message)
         raise error
 
-    finished = run(fail, message)
+    result = run(fail, message)
 
-    assert (finished.error, finished.settled) == (error, False)
+    assert (result.error, result.settled) == (error, False)
     assert (committed_effects(), state_of(message)) == (0, "locked")
-    assert Message.objects.settle(message, outcome_of(finished.error), error=finished.error)
+    assert Message.objects.settle(message, outcome_of(result.error), error=result.error)
 
 
-def test_a_completed_message_cannot_come_back_and_its_effects_cannot_double(clock, queue, run):
-    """The lease runs out while the handler works: its effects go, those of the second run stay."""
+def test_changes_of_a_handler_whose_lease_expired_are_rolled_back(clock, queue, run):
     message = enqueue_and_claim("jobs")
 
     def slow(message):
         work(message)
         clock.advance(30)
 
-    finished = run(slow, message)
-    assert isinstance(finished.error, LockLost)
+    result = run(slow, message)
+    assert isinstance(result.error, LockLost)
     assert committed_effects() == 0
 
     reap()
-    finished = run(work, claim_one("jobs"))
-    assert finished.error is None
+    result = run(work, claim_one("jobs"))
+    assert result.error is None
     assert (committed_effects(), committed_messages()) == (1, [])
 
 
-def test_what_the_handler_enqueues_is_of_the_same_transaction(clock, queue, make_queue, run):
+def test_messages_of_a_handler_are_in_the_same_transaction(clock, queue, make_queue, run):
     make_queue("next")
 
     def fail(message):

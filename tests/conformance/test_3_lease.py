@@ -1,4 +1,4 @@
-"""3 The lease is the claim's, and nobody else's."""
+"""3.6 Only the instance that a claim returned holds the lease."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.verbs import claim_one, enqueue_and_claim, reap, state_of
 pytestmark = [pytest.mark.django_db, pytest.mark.rule("3.6")]
 
 
-def test_an_instance_that_was_only_read_holds_no_lease(queue, clock):
+def test_instance_that_was_read_holds_no_lease(queue, clock):
     message = enqueue_and_claim(queue)
 
     read = Message.objects.get(pk=message.pk)
@@ -19,7 +19,7 @@ def test_an_instance_that_was_only_read_holds_no_lease(queue, clock):
         read.complete()
 
 
-def test_refreshing_an_instance_whose_lease_was_lost_does_not_hand_it_the_next_ones(queue, clock):
+def test_refreshed_instance_does_not_get_the_next_lease(queue, clock):
     lost = enqueue_and_claim(queue)
     clock.advance(queue.lock_duration)
     reap()

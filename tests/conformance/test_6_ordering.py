@@ -2,63 +2,84 @@
 
 import pytest
 
-from django_mqlite import GroupRequired, PriorityRefused, enqueue
-from django_mqlite.models import Message
+from django_mqlite import Draft, GroupRequired, PriorityRefused, enqueue, enqueue_many
+from django_mqlite.models import DeadLetter, Message
+from django_mqlite.verbs import sweeps
 from tests.support.verbs import activate, claim_ids, claim_one, reap
 
 pytestmark = pytest.mark.django_db
 
+MODES = ["standard", "group_fifo", "strict_fifo"]
+
 
 def drain(queue):
-    """Everything a claimer is given, completing as it goes; in batches."""
-    given = []
-    while batch := Message.objects.claim(str(queue), limit=10):
-        given.append([message.pk for message in batch])
-        for message in batch:
-            message.complete()
-    return given
+    """Complete everything that can be claimed; return the data, batch by batch."""
+    batches = []
+    while batch := Message.objects.claim(queue, limit=10):
+        batches.append([message.data for message in batch])
+        Message.objects.complete_many(batch)
+    return batches
+
+
+@pytest.fixture(params=MODES)
+def line(clock, make_queue, request):
+    """Three messages of a line, with the data 1, 2 and 3; their ids."""
+    make_queue("jobs", ordering_mode=request.param, max_delivery_count=3)
+    return [m.pk for m in enqueue_many("jobs", [Draft(n, group_id="g") for n in (1, 2, 3)])]
 
 
 @pytest.mark.rule("6.1")
-def test_in_a_standard_queue_groups_are_fifo_and_parallel_and_the_rest_goes_at_will(clock, queue):
-    a1, loose, b1, a2, b2 = (
-        enqueue("jobs", None, group_id=group).pk for group in ("a", None, "b", "a", "b")
-    )
+def test_groups_of_a_standard_queue_are_fifo_and_parallel(clock, queue):
+    for data, group in (("a1", "a"), ("-", None), ("b1", "b"), ("a2", "a"), ("b2", "b")):
+        enqueue("jobs", data, group_id=group)
 
-    assert drain("jobs") == [[a1, loose, b1], [a2, b2]]
+    assert drain("jobs") == [["a1", "-", "b1"], ["a2", "b2"]]
+
+
+@pytest.mark.rule("6.1")
+def test_blocked_message_is_passed_by_other_groups_and_ungrouped_messages(clock, queue):
+    enqueue("jobs", "head", group_id="g")
+    claim_one("jobs").abandon(delay=60)
+    enqueue("jobs", "blocked", group_id="g")
+    enqueue("jobs", "low")
+    enqueue("jobs", "high", priority=1)
+    enqueue("jobs", "other group", group_id="h")
+
+    assert drain("jobs") == [["high", "low", "other group"]]
 
 
 @pytest.mark.rule("6.2")
-def test_a_group_fifo_queue_orders_alike_and_requires_a_group(clock, group_queue):
-    a1, b1, a2 = (enqueue("groups", None, group_id=group).pk for group in ("a", "b", "a"))
+def test_group_fifo_queue_requires_a_group(clock, group_queue):
+    for data, group in (("a1", "a"), ("b1", "b"), ("a2", "a")):
+        enqueue("groups", data, group_id=group)
 
-    with pytest.raises(GroupRequired):
+    with pytest.raises(GroupRequired) as caught:
         enqueue("groups", None)
 
-    assert drain("groups") == [[a1, b1], [a2]]
+    assert caught.value.queue == "groups"
+    assert drain("groups") == [["a1", "b1"], ["a2"]]
 
 
 @pytest.mark.rule("6.3")
-def test_a_strict_queue_has_one_message_in_flight(clock, strict_queue):
-    ids = [enqueue("strict", None, group_id=group).pk for group in ("a", "b", None)]
+def test_strict_queue_has_one_message_in_flight(clock, strict_queue):
+    for number, group in enumerate(["a", "b", None, "a"]):
+        enqueue("strict", number, group_id=group)
 
-    assert drain("strict") == [[id] for id in ids]
+    assert drain("strict") == [[0], [1], [2], [3]]
 
 
 @pytest.mark.rule("6.4")
-@pytest.mark.parametrize("ahead", ["locked", "deferred", "scheduled"])
-@pytest.mark.parametrize("mode", ["standard", "group_fifo", "strict_fifo"])
-def test_a_message_is_claimable_only_behind_nobody_at_work_or_waiting(
-    clock, make_queue, mode, ahead
-):
+@pytest.mark.parametrize("state", ["locked", "deferred", "scheduled"])
+@pytest.mark.parametrize("mode", MODES)
+def test_unfinished_head_blocks_its_line(clock, make_queue, mode, state):
     make_queue("jobs", ordering_mode=mode)
-    first = enqueue("jobs", None, group_id="g", delay=60 if ahead == "scheduled" else 0)
-    if ahead != "scheduled":
+    first = enqueue("jobs", None, group_id="g", delay=60 if state == "scheduled" else 0)
+    if state != "scheduled":
         claimed = claim_one("jobs")
-        if ahead == "deferred":
+        if state == "deferred":
             claimed.defer()
     second = enqueue("jobs", None, group_id="g")
-    assert Message.objects.get(pk=first.pk).state == ahead
+    assert Message.objects.get(pk=first.pk).state == state
 
     assert claim_ids("jobs") == []
 
@@ -66,50 +87,92 @@ def test_a_message_is_claimable_only_behind_nobody_at_work_or_waiting(
     assert claim_ids("jobs") == [second.pk]
 
 
-@pytest.mark.rule("6.5")
-def test_an_expired_lease_not_yet_released_still_blocks(clock, group_queue):
-    first, _ = (enqueue("groups", None, group_id="g").pk for _ in range(2))
+@pytest.mark.rule("6.4")
+def test_blocked_messages_are_not_claimable(clock, group_queue):
+    """A worker would poll without end if `claimable` named a queue that a claim finds empty."""
+    enqueue_many("groups", [Draft(n, group_id="g") for n in range(50)])
     claim_one("groups")
-    clock.advance(86_400)
 
+    assert Message.objects.claimable() == set()
     assert claim_ids("groups") == []
 
-    reap()
-    assert claim_ids("groups") == [first]
-
 
 @pytest.mark.rule("6.5")
-def test_a_backing_off_head_blocks_and_goes_first_again(clock, group_queue):
-    ids = [enqueue("groups", None, group_id="g").pk for _ in range(3)]
-    head = claim_one("groups")
+def test_head_that_fails_is_delivered_again_before_the_others(clock, line):
+    head = claim_one("jobs")
     head.abandon(delay=5)
 
-    assert claim_ids("groups") == []
-
-    clock.advance(5)
+    clock.advance(4.999)
     activate()
-    assert [head.pk, *(id for batch in drain("groups") for id in batch)] == [ids[0], *ids]
+    assert drain("jobs") == []
+
+    clock.advance(0.001)
+    activate()
+    assert drain("jobs") == [[head.data], [2], [3]]
+
+
+@pytest.mark.rule("6.5")
+def test_expired_lease_blocks_its_line_until_it_is_released(clock, line):
+    claim_one("jobs")
+    clock.advance(3_600)
+
+    assert drain("jobs") == []
+
+    reap()
+    assert drain("jobs") == [[1], [2], [3]]
+
+
+def abandon(message, clock):
+    message.abandon(delay=0)
+
+
+def let_expire(message, clock):
+    clock.advance(30)
+    reap()
 
 
 @pytest.mark.rule("6.6")
-@pytest.mark.parametrize("mode", ["standard", "group_fifo", "strict_fifo"])
-def test_a_dead_lettered_head_unblocks(clock, make_queue, mode):
-    make_queue("jobs", ordering_mode=mode)
-    _, second = (enqueue("jobs", None, group_id="g").pk for _ in range(2))
+@pytest.mark.parametrize("fail", [abandon, let_expire])
+def test_head_at_its_delivery_limit_unblocks_its_line(clock, line, fail):
+    deliveries = []
+    while not DeadLetter.objects.exists():
+        message = claim_one("jobs")
+        deliveries.append(message.data)
+        fail(message, clock)
 
-    claim_one("jobs").reject("Broken")
+    assert deliveries == [1, 1, 1]
+    assert drain("jobs") == [[2], [3]]
+    assert [dead.pk for dead in DeadLetter.objects.all()] == line[:1]
 
-    assert claim_ids("jobs") == [second]
+
+@pytest.mark.rule("6.6")
+def test_expired_head_unblocks_its_line(clock, group_queue):
+    enqueue_many("groups", [Draft(n, ttl=n * 10) for n in (1, 1, 9)], group_id="g")
+    clock.advance(10)
+    assert drain("groups") == []
+
+    assert sweeps.expire("default", limit=9) == 2
+
+    assert drain("groups") == [[9]]
+
+
+@pytest.mark.rule("6.6")
+def test_cancelled_head_unblocks_its_line(clock, strict_queue):
+    head = enqueue("strict", 1, delay=60)
+    enqueue("strict", 2)
+    assert drain("strict") == []
+
+    assert head.cancel()
+
+    assert drain("strict") == [[2]]
 
 
 @pytest.mark.rule("6.7")
 @pytest.mark.parametrize("priority", [1, -1])
-def test_priority_with_a_group_or_on_a_strict_queue_is_refused(
-    clock, queue, strict_queue, priority
-):
-    with pytest.raises(PriorityRefused):
-        enqueue("jobs", None, priority=priority, group_id="g")
-    with pytest.raises(PriorityRefused):
-        enqueue("strict", None, priority=priority)
+def test_priority_of_an_ordered_message_is_refused(clock, queue, strict_queue, priority):
+    for name, group in (("jobs", "g"), ("strict", None)):
+        with pytest.raises(PriorityRefused) as caught:
+            enqueue(name, None, priority=priority, group_id=group)
+        assert caught.value.queue == name
 
     assert not Message.objects.exists()

@@ -1,4 +1,4 @@
-"""8.2 A schedule is called off."""
+"""8.2 Cancel."""
 
 import pytest
 from django.db import transaction
@@ -11,7 +11,7 @@ from tests.support.verbs import activate, claim_ids, dead_letter, enqueue_and_cl
 pytestmark = [pytest.mark.django_db, pytest.mark.rule("8.2")]
 
 
-def test_a_scheduled_message_that_was_never_delivered_is_deleted(clock, queue):
+def test_scheduled_message_that_was_never_delivered_is_deleted(clock, queue):
     message = enqueue("jobs", None, delay=60)
     other = enqueue("jobs", None, delay=60)
 
@@ -24,14 +24,8 @@ def test_a_scheduled_message_that_was_never_delivered_is_deleted(clock, queue):
     assert claim_ids("jobs") == [other.pk]
 
 
-def test_an_instance_cancels_itself(clock, queue):
-    message = enqueue("jobs", None, delay=60)
-
-    assert (message.cancel(), message.cancel()) == (True, False)
-
-
 @pytest.mark.parametrize("active", [False, True])
-def test_until_it_is_active_it_can_be_cancelled_also_when_it_is_due(clock, queue, active):
+def test_due_message_is_cancelled_until_it_is_active(clock, queue, active):
     message = enqueue("jobs", None, delay=60)
     clock.advance(60)
     if active:
@@ -46,7 +40,7 @@ def backing_off():
     return message
 
 
-def backing_off_without_a_word():
+def backing_off_by_default():
     message = enqueue_and_claim("jobs")
     message.abandon()
     return message
@@ -59,17 +53,17 @@ def redriven(dead):
     return dead
 
 
-def parked_by_a_redrive():
+def redriven_in_place():
     return redriven(dead_letter("jobs"))
 
 
-def parked_by_a_redrive_with_its_errors():
+def redriven_with_errors():
     message = enqueue_and_claim("jobs")
     message.reject("Broken", error="x")
     return redriven(message)
 
 
-def parked_by_a_redrive_into_the_queue():
+def redriven_into_the_queue():
     DeadLetter.objects.redrive(
         [dead_letter("jobs").pk, dead_letter("jobs").pk], into="jobs", rate=1
     )
@@ -104,10 +98,10 @@ def completed():
     "make",
     [
         backing_off,
-        backing_off_without_a_word,
-        parked_by_a_redrive,
-        parked_by_a_redrive_with_its_errors,
-        parked_by_a_redrive_into_the_queue,
+        backing_off_by_default,
+        redriven_in_place,
+        redriven_with_errors,
+        redriven_into_the_queue,
         active,
         locked,
         deferred,
@@ -115,7 +109,7 @@ def completed():
         completed,
     ],
 )
-def test_nothing_else_is_cancelled(clock, make_queue, make):
+def test_other_message_is_not_cancelled(clock, make_queue, make):
     make_queue("jobs", retain_completed=3_600)
     message = make()
     before = list(Message.objects.order_by("pk").values())
@@ -126,7 +120,7 @@ def test_nothing_else_is_cancelled(clock, make_queue, make):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_cancellation_in_atomic_is_the_callers(clock, queue):
+def test_cancel_joins_the_callers_transaction(clock, queue):
     message = enqueue("jobs", None, delay=60)
 
     with pytest.raises(RuntimeError), transaction.atomic():

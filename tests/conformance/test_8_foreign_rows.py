@@ -1,4 +1,4 @@
-"""8.6 Rows that another program has written are shown by every reader and stop no verb."""
+"""8.6 Rows that another program wrote stop no verb, command or page."""
 
 import io
 from contextlib import suppress
@@ -242,7 +242,7 @@ CLAIMS = {
 
 @pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("column", ["subject", "group_id", "content_type", "reply_to"])
-def test_text_that_is_not_utf_8_is_set_aside_and_shown(queue, column, claim):
+def test_message_with_text_that_is_not_utf_8_is_dead_and_readable(queue, column, claim):
     for number, text in enumerate(["'a'", NOT_UTF_8, "'b'"]):
         insert_message(State.ACTIVE, 2 * number, **{column: text})
 
@@ -253,7 +253,7 @@ def test_text_that_is_not_utf_8_is_set_aside_and_shown(queue, column, claim):
     assert (getattr(letter, column), letter.dead_letter_reason) == ("f\ufffd", "Unreadable")
 
 
-def test_text_of_other_tables_is_read_as_before(queue):
+def test_text_of_other_tables_is_read_strictly(queue):
     insert_message(State.ACTIVE, 0, subject=NOT_UTF_8)
     Message.objects.peek("jobs")
     Message.objects.get()

@@ -1,4 +1,6 @@
-"""8 Time."""
+"""8.1, 8.4 and 8.5 Due times and the clock."""
+
+from datetime import timedelta
 
 import pytest
 
@@ -10,7 +12,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.rule("8.1")
-def test_a_scheduled_message_becomes_active_when_due_and_not_before(clock, queue):
+def test_scheduled_message_becomes_active_when_it_is_due(clock, queue):
     message = enqueue("jobs", None, delay=10)
 
     clock.advance(9.999)
@@ -18,13 +20,42 @@ def test_a_scheduled_message_becomes_active_when_due_and_not_before(clock, queue
     assert claim_ids("jobs") == []
 
     clock.advance(0.001)
+    assert claim_ids("jobs") == []
     activate()
     assert claim_ids("jobs") == [message.pk]
 
 
+MS = timedelta(milliseconds=1)
+
+
+@pytest.mark.rule("8.1")
+@pytest.mark.parametrize(
+    ("delay", "visible_in", "state"),
+    [
+        (0, None, "active"),
+        (timedelta(), None, "active"),
+        (0.001, None, "scheduled"),
+        (timedelta(days=365), None, "scheduled"),
+        (None, timedelta(), "active"),
+        (None, -MS, "active"),
+        (None, timedelta(days=-9_999), "active"),
+        (None, MS, "scheduled"),
+        (None, timedelta(days=365 * 6_970), "scheduled"),
+    ],
+)
+def test_message_is_scheduled_until_its_time(clock, queue, delay, visible_in, state):
+    at = None if visible_in is None else clock.now + visible_in
+
+    message = enqueue("jobs", None, delay=delay, visible_at=at, ttl=timedelta(days=36_500))
+
+    seconds = timedelta(seconds=delay) if isinstance(delay, float | int) else delay
+    assert (message.state, message.visible_at) == (state, at or clock.now + seconds)
+    assert Message.objects.get(pk=message.pk).expires_at == message.expires_at
+
+
 @pytest.mark.rule("8.4")
-def test_the_injected_clock_is_the_only_one(clock, make_queue):
-    clock.ms = 1_000  # the second after the epoch: no other clock could tell it
+def test_every_time_is_read_from_the_clock_in_use(clock, make_queue):
+    clock.ms = 1_000  # a second after the epoch, which no other clock returns
     make_queue("jobs", retain_completed=60)
     message = enqueue("jobs", None, delay=5, ttl=60)
     clock.advance(5)
@@ -56,7 +87,7 @@ def test_the_injected_clock_is_the_only_one(clock, make_queue):
 
 @pytest.mark.rule("8.5")
 @pytest.mark.parametrize("step", [3_600, -3_600, 10**9, -(10**9)])
-def test_a_clock_step_loses_no_message_and_costs_at_most_a_fenced_redelivery(clock, queue, step):
+def test_clock_step_costs_at_most_a_fenced_redelivery(clock, queue, step):
     at_work = enqueue_and_claim("jobs", "at work")
     waiting = enqueue("jobs", "waiting")
     scheduled = enqueue("jobs", "scheduled", delay=60)

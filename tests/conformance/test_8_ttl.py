@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_mqlite import enqueue, enqueue_many
+from django_mqlite import enqueue
 from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.verbs import sweeps
 from tests.support.verbs import (
@@ -29,7 +29,7 @@ def expire(limit=100):
     [(0, None, None), (0, 60, 60), (60, None, 60), (60, 30, 30), (60, 90, 60)],
 )
 @pytest.mark.parametrize("delay", [0, 100])
-def test_it_counts_from_visibility_and_the_queues_is_also_a_ceiling(
+def test_ttl_counts_from_visible_at_and_is_limited_by_the_queue(
     clock, make_queue, default_ttl, ttl, lives, delay
 ):
     make_queue("jobs", default_ttl=default_ttl)
@@ -66,7 +66,9 @@ STATES = [active, deferred, backing_off, behind_a_head]
 
 
 @pytest.mark.parametrize("make", STATES)
-def test_from_every_waiting_state_it_ends_in_the_dead_letters(clock, queue, make):
+@pytest.mark.parametrize("dead_letters", [True, False])
+def test_expired_message_becomes_a_dead_letter_or_is_deleted(clock, make_queue, make, dead_letters):
+    make_queue("jobs", dead_letter_on_expire=dead_letters)
     message = make()
     clock.advance(59.999)
     assert expire() == 0
@@ -74,25 +76,16 @@ def test_from_every_waiting_state_it_ends_in_the_dead_letters(clock, queue, make
     clock.advance(0.001)
     assert expire() == 1
 
+    assert expire() == 0
+    if not dead_letters:
+        assert state_of(message) == "gone"
+        return
     dead = DeadLetter.objects.get()
     assert (dead.pk, dead.data, dead.dead_letter_reason) == (message.pk, "x", "TTLExpired")
     assert dead.finished_at == clock.now
-    assert expire() == 0
 
 
-@pytest.mark.parametrize("make", STATES)
-def test_or_is_discarded_where_its_queue_says_so(clock, make_queue, make):
-    make_queue("jobs", dead_letter_on_expire=False)
-    message = make()
-    clock.advance(60)
-
-    assert expire() == 1
-
-    assert state_of(message) == "gone"
-    assert not DeadLetter.objects.exists()
-
-
-def test_a_scheduled_message_ends_after_its_schedule(clock, queue):
+def test_scheduled_message_expires_after_its_delivery_time(clock, queue):
     message = enqueue("jobs", None, delay=60, ttl=60)
 
     clock.advance(119.999)
@@ -103,17 +96,20 @@ def test_a_scheduled_message_ends_after_its_schedule(clock, queue):
     assert expire() == 1
 
 
-def test_what_is_over_is_not_delivered_swept_or_not(clock, queue):
+def test_expired_message_is_not_delivered_swept_or_not(clock, queue):
     enqueue("jobs", None, ttl=60)
-    clock.advance(60)
+    clock.advance(59.999)
+    assert Message.objects.claimable() == {"jobs"}
 
-    assert claim_ids("jobs") == []
+    clock.advance(0.001)
+
     assert Message.objects.claimable() == set()
+    assert claim_ids("jobs") == []
     assert Message.objects.claim_and_delete("jobs") == []
 
 
 @pytest.mark.parametrize("ending", ["complete", "renew and complete", "abandon", "run out"])
-def test_a_live_lease_is_left_to_end(clock, queue, ending):
+def test_expired_message_keeps_its_live_lease(clock, queue, ending):
     message = enqueue_and_claim("jobs", ttl=10)
     clock.advance(20)
     assert expire() == 0
@@ -140,26 +136,7 @@ def test_a_live_lease_is_left_to_end(clock, queue, ending):
         assert DeadLetter.objects.get().dead_letter_reason == "TTLExpired"
 
 
-def test_each_queue_ends_its_own_in_its_own_way(clock, make_queue):
-    make_queue("buries", default_ttl=10)
-    make_queue("discards", default_ttl=10, dead_letter_on_expire=False)
-    buried, discarded = enqueue("buries", None), enqueue("discards", None)
-    clock.advance(10)
-
-    assert expire() == 2
-
-    assert (state_of(buried), state_of(discarded)) == ("dead_lettered", "gone")
-
-
-def test_a_sweep_is_bounded(clock, make_queue):
-    make_queue("jobs", default_ttl=10)
-    enqueue_many("jobs", range(5))
-    clock.advance(10)
-
-    assert [expire(limit=2) for _ in range(4)] == [2, 2, 1, 0]
-
-
-def test_finished_messages_are_left_alone(clock, make_queue):
+def test_finished_message_does_not_expire(clock, make_queue):
     make_queue("jobs", default_ttl=10, retain_completed=3_600)
     completed, dead = enqueue_and_claim("jobs"), enqueue_and_claim("jobs")
     completed.complete()
@@ -172,7 +149,7 @@ def test_finished_messages_are_left_alone(clock, make_queue):
     assert [row_of(completed), row_of(dead)] == before
 
 
-def test_a_queues_new_default_is_for_new_messages(clock, queue):
+def test_new_default_ttl_applies_to_new_messages(clock, queue):
     old = enqueue("jobs", "old")
     Queue.objects.configure("jobs", default_ttl=10)
     new = enqueue("jobs", "new")

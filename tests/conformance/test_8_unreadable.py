@@ -1,4 +1,4 @@
-"""8.6 What another program has written stops nobody."""
+"""8.6 Times and JSON that another program wrote."""
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -82,7 +82,7 @@ def foreign_update(message, **columns):
 
 @pytest.mark.parametrize("at", [TOO_LATE, 2**63 - 1, -1])
 @pytest.mark.parametrize(("table", "column"), TIMES)
-def test_times_that_python_cannot_read_are_refused_by_the_table(queue, table, column, at):
+def test_table_refuses_times_that_python_cannot_read(queue, table, column, at):
     with pytest.raises(IntegrityError, match=column), transaction.atomic():
         insert(table, **{column: at})
 
@@ -121,9 +121,7 @@ CLAIMS = {
 
 @pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_message_is_set_aside_and_its_neighbours_are_delivered(
-    queue, monkeypatch, damage, claim
-):
+def test_damaged_message_is_dead_and_the_others_are_delivered(queue, monkeypatch, damage, claim):
     before, message, after = (enqueue("jobs", n) for n in range(3))
     foreign_update(message, **DAMAGES[damage])
     given = []
@@ -140,7 +138,7 @@ def test_damaged_message_is_set_aside_and_its_neighbours_are_delivered(
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_message_can_be_looked_at(queue, admin_client, damage):
+def test_damaged_message_can_be_inspected(queue, admin_client, damage):
     message = enqueue("jobs", 1)
     foreign_update(message, **DAMAGES[damage], enqueued_at=TOO_LATE)
 

@@ -49,7 +49,7 @@ TRUE = [
     '"x.all(a, b.all(c, len(c)))" != subject // len(subject)',
     """'\\'len(' != subject && r'\\' != subject && b"\\"(" != b\'\'\'len(\'\'\'""",
 ]
-# One call of each function, so that none is promised that the library does not have.
+# One call of each function that the documentation names.
 TRUE += [
     'subject.contains("paid") && subject.endsWith("eu") && properties.size() == 2',
     'double("1.5") == 1.5 && uint("1") == 1u && string(1) == "1" && dyn(1) == 1',
@@ -68,7 +68,7 @@ FALSE = [
     "body_size > 14",
     "false",
 ]
-# What is not there, what cannot be compared, what is no answer: each is "not routed".
+# Missing keys, values that cannot be compared, and results that are not true or false.
 FAILING = [
     'properties.city == "x"',
     'properties["city"] == "x"',
@@ -78,7 +78,7 @@ FAILING = [
     "1 / 0 == 1",
     'subject.matches("[")',
 ]
-NO_ANSWER = ["subject", "1", "properties", "null", '"true"']
+NOT_BOOLEAN = ["subject", "1", "properties", "null", '"true"']
 
 
 def publish_through(filter):
@@ -89,19 +89,16 @@ def publish_through(filter):
     return len(published) == 2
 
 
-@pytest.mark.parametrize("filter", TRUE)
-def test_a_message_is_copied_where_the_filter_is_true(clock, filter):
-    assert publish_through(filter) is True
-
-
-@pytest.mark.parametrize("filter", FALSE)
-def test_and_not_where_it_is_false(clock, filter, caplog):
-    assert publish_through(filter) is False
+@pytest.mark.parametrize(
+    ("filter", "copied"), [*((text, True) for text in TRUE), *((text, False) for text in FALSE)]
+)
+def test_message_is_copied_if_the_filter_is_true(clock, filter, copied, caplog):
+    assert publish_through(filter) is copied
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("filter", FAILING + NO_ANSWER)
-def test_a_filter_that_fails_is_closed_and_logged_and_stops_nobody_else(clock, filter, caplog):
+@pytest.mark.parametrize("filter", FAILING + NOT_BOOLEAN)
+def test_filter_that_fails_is_logged_and_copies_nothing(clock, filter, caplog):
     assert publish_through(filter) is False
 
     (record,) = caplog.records
@@ -110,7 +107,7 @@ def test_a_filter_that_fails_is_closed_and_logged_and_stops_nobody_else(clock, f
     assert "42.5" not in record.getMessage()
 
 
-def test_what_is_not_given_is_empty_and_no_failure(clock, caplog):
+def test_field_that_was_not_given_is_empty(clock, caplog):
     Subscription.objects.subscribe(
         "orders",
         "bare",
@@ -122,7 +119,7 @@ def test_what_is_not_given_is_empty_and_no_failure(clock, caplog):
     assert caplog.records == []
 
 
-def test_a_message_id_that_is_made_up_is_the_one_the_filter_sees(clock):
+def test_filter_sees_the_generated_message_id(clock):
     Subscription.objects.subscribe("orders", "with-id", filter="size(message_id) == 32")
 
     (message,) = publish("orders", None)
@@ -130,24 +127,24 @@ def test_a_message_id_that_is_made_up_is_the_one_the_filter_sees(clock):
     assert len(message.message_id) == 32
 
 
-def nothing_is_there():
+def nothing_was_created():
     return not Queue.objects.exists() and not Subscription.objects.exists()
 
 
 @pytest.mark.parametrize("filter", ["subject ==", "(", "subject = 'x'", "'", "\0", "a b", "=="])
-def test_wrong_syntax_is_refused_when_subscribing_and_leaves_nothing_behind(clock, filter):
+def test_filter_with_invalid_syntax_is_refused(clock, filter):
     with pytest.raises(ValueError, match="CEL"):
         Subscription.objects.subscribe("orders", "filtered", filter=filter)
 
-    assert nothing_is_there()
+    assert nothing_was_created()
 
 
 @pytest.mark.parametrize("name", ["body", "data", "priority", "sbject", "properties_", "queue"])
-def test_unknown_names_are_refused_with_the_known_ones(clock, name):
+def test_filter_with_an_unknown_name_is_refused(clock, name):
     with pytest.raises(ValueError, match=rf"uses {name};.*subject_parts"):
         Subscription.objects.subscribe("orders", "filtered", filter=f'{name} == "x"')
 
-    assert nothing_is_there()
+    assert nothing_was_created()
 
 
 @pytest.mark.parametrize(
@@ -166,13 +163,13 @@ def test_unknown_names_are_refused_with_the_known_ones(clock, name):
         ("subject_parts.map(part, part + part).size() == 1", "value.map()"),
     ],
 )
-def test_unknown_functions_are_refused_with_the_known_ones(clock, filter, function):
+def test_filter_with_an_unknown_function_is_refused(clock, filter, function):
     with pytest.raises(ValueError, match="A filter has no function") as refused:
         Subscription.objects.subscribe("orders", "filtered", filter=filter)
 
     assert f"no function {function};" in str(refused.value)
     assert "size()" in str(refused.value)
-    assert nothing_is_there()
+    assert nothing_was_created()
 
 
 def nested(depth):
@@ -190,15 +187,15 @@ def nested(depth):
         ("+".join(["subject"] * 34) + " == ''", "at most 32 additions, not 33"),
     ],
 )
-def test_a_filter_whose_cost_is_not_bounded_is_refused(clock, filter, refused):
+def test_filter_with_unbounded_cost_is_refused(clock, filter, refused):
     with pytest.raises(ValueError, match="A filter has") as error:
         Subscription.objects.subscribe("orders", "filtered", filter=filter)
 
     assert refused in str(error.value)
-    assert nothing_is_there()
+    assert nothing_was_created()
 
 
-def test_a_costly_filter_stored_by_other_means_is_closed_and_does_not_run(clock, caplog):
+def test_stored_filter_with_unbounded_cost_is_not_run(clock, caplog):
     Subscription.objects.subscribe("orders", "filtered")
     with connection.cursor() as cursor:
         cursor.execute("UPDATE mqlite_subscriptions SET filter = %s", [nested(30)])
@@ -212,14 +209,14 @@ def test_a_costly_filter_stored_by_other_means_is_closed_and_does_not_run(clock,
     [(None, TypeError), (1, TypeError), (b"true", TypeError), ("true" + " " * 5_000, ValueError)],
     ids=["None", "int", "bytes", "long"],
 )
-def test_what_is_no_expression_is_refused(clock, filter, error):
+def test_filter_that_is_not_an_expression_is_refused(clock, filter, error):
     with pytest.raises(error, match="filter"):
         Subscription.objects.subscribe("orders", "filtered", filter=filter)
 
-    assert nothing_is_there()
+    assert nothing_was_created()
 
 
-def test_a_wrong_filter_leaves_the_old_one_in_force(clock):
+def test_refused_filter_keeps_the_former_one(clock):
     Subscription.objects.subscribe("orders", "filtered", filter='subject == "a"')
 
     with pytest.raises(ValueError, match="CEL"):
@@ -231,7 +228,7 @@ def test_a_wrong_filter_leaves_the_old_one_in_force(clock):
 
 @pytest.fixture
 def without_cel(monkeypatch):
-    """As if the extra [filters] were not installed."""
+    """Make the import of `cel` fail, as without the extra [filters]."""
     monkeypatch.setitem(sys.modules, "cel", None)
     filters._cel.cache_clear()
     filters.compiled.cache_clear()
@@ -240,17 +237,16 @@ def without_cel(monkeypatch):
     filters.compiled.cache_clear()
 
 
-def test_without_the_extra_a_filter_is_refused_with_the_way_out(clock, without_cel):
+def test_filter_without_the_extra_is_refused_with_advice(clock, without_cel):
     with pytest.raises(ImproperlyConfigured, match=r"django-mqlite\[filters\]"):
         Subscription.objects.subscribe("orders", "filtered", filter="true")
-    assert nothing_is_there()
+    assert nothing_was_created()
 
     Subscription.objects.subscribe("orders", "everything")
     assert len(publish("orders", None)) == 1
 
 
-def test_publishing_without_the_extra_is_refused_where_a_filter_asks_for_it(clock, request):
-    """Every message would be lost to the subscription, and the program at fault is this one."""
+def test_publish_to_a_filter_without_the_extra_is_refused(clock, request):
     Subscription.objects.subscribe("orders", "filtered", filter="true")
     request.getfixturevalue("without_cel")
 

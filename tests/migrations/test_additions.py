@@ -1,4 +1,4 @@
-"""What a minor release may add to the schema disturbs no worker and no verb of this one."""
+"""A schema with the additions that a minor release may make works with this release."""
 
 import pytest
 from django.db import connection, connections
@@ -10,7 +10,7 @@ from tests.support.workers import ALIAS
 
 
 def add(connection):
-    """A column with a default to each table, an index, and a table of its own."""
+    """Add a column with a default to each table, an index and a table."""
     with connection.cursor() as cursor:
         tables = [
             name for name in connection.introspection.table_names() if name.startswith("mqlite_")
@@ -23,7 +23,7 @@ def add(connection):
 
 
 @pytest.mark.django_db
-def test_every_verb_works_on_a_schema_with_additions(clock, queue, make_queue):
+def test_verbs_work_on_a_schema_with_additions(clock, queue, make_queue):
     assert len(add(connection)) == 8
     make_queue("kept", retain_completed=60, dedup_window=60)
     Subscription.objects.subscribe("orders", "stock")
@@ -50,7 +50,7 @@ def test_every_verb_works_on_a_schema_with_additions(clock, queue, make_queue):
     assert Queue.objects.sync() == []
 
 
-def test_a_worker_works_on_a_schema_with_additions(database):
+def test_worker_works_on_a_schema_with_additions(database):
     add(connections[ALIAS])
     messages = database.enqueue_many("jobs", 3)
 

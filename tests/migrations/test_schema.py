@@ -1,6 +1,6 @@
-"""The schema in the file is the golden one, and the models fit it.
+"""The schema in the file is the golden one, and the models match it.
 
-After a wanted change: `python -m tests.migrations.write_golden_schema`, and read the difference.
+After an intended change, run `python -m tests.migrations.write_golden_schema` and review the diff.
 """
 
 import re
@@ -38,11 +38,11 @@ def columns_of(table):
 
 
 @pytest.mark.rule("11.1")
-def test_the_schema_in_the_file_equals_the_golden_one():
+def test_schema_equals_the_golden_schema():
     assert schema_of(connection) == GOLDEN.read_text(encoding="utf-8")
 
 
-def test_there_are_eight_tables_and_all_are_strict():
+def test_eight_tables_are_strict():
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA table_list")
         strict = {
@@ -54,20 +54,13 @@ def test_there_are_eight_tables_and_all_are_strict():
     assert strict == dict.fromkeys(TABLES, True)
 
 
-def test_every_table_has_its_model_and_every_model_its_table():
+def test_each_table_has_a_managed_model():
     assert {model._meta.db_table for model in TABLE_MODELS} == TABLES
     assert all(model._meta.managed for model in TABLE_MODELS)
 
 
 @pytest.mark.parametrize("model", TABLE_MODELS, ids=lambda model: model._meta.model_name)
-def test_the_fields_are_the_columns_in_order(model):
-    fields = [field.column for field in model._meta.local_concrete_fields if field.column]
-
-    assert fields == list(columns_of(model._meta.db_table))
-
-
-@pytest.mark.parametrize("model", TABLE_MODELS, ids=lambda model: model._meta.model_name)
-def test_the_fields_are_of_the_columns_types(model):
+def test_fields_have_name_type_and_nullability_of_their_columns(model):
     kinds = {"TEXT": (models.TextField, models.JSONField), "BLOB": (models.BinaryField,)}
     numbers = (
         models.BigIntegerField,
@@ -76,38 +69,24 @@ def test_the_fields_are_of_the_columns_types(model):
         EpochMillisecondsField,
     )
     columns = columns_of(model._meta.db_table)
+    fields = [field for field in model._meta.local_concrete_fields if field.column]
 
-    wrong = [
-        field.name
-        for field in model._meta.local_concrete_fields
-        if field.column and not isinstance(field, kinds.get(columns[field.column][0], numbers))
-    ]
-
-    assert wrong == []
-
-
-@pytest.mark.parametrize("model", TABLE_MODELS, ids=lambda model: model._meta.model_name)
-def test_a_field_is_nullable_where_its_column_is(model):
-    columns = columns_of(model._meta.db_table)
-
-    wrong = [
-        field.name
-        for field in model._meta.local_concrete_fields
-        if field.column and not field.primary_key and field.null == bool(columns[field.column][1])
-    ]
-
-    assert wrong == []
+    assert [field.column for field in fields] == list(columns)
+    for field in fields:
+        kind, not_null = columns[field.column]
+        assert isinstance(field, kinds.get(kind, numbers)), field
+        assert field.primary_key or field.null != bool(not_null), field
 
 
-def test_a_row_of_the_store_has_the_columns_in_order():
-    """All but the last, which no claim reads."""
+def test_message_row_has_the_columns_in_order():
+    """The last two columns are not read by a claim."""
     read = [*MessageRow._fields, "interruptions", "kept_until"]
 
     assert read == list(columns_of("mqlite_messages"))
     assert read == [field.attname for field in Message._meta.concrete_fields]
 
 
-def test_a_rows_defaults_are_the_tables():
+def test_message_row_and_table_have_the_same_defaults():
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO mqlite_queues (name, created_at, updated_at) VALUES ('q', 0, 0)"
@@ -122,14 +101,14 @@ def test_a_rows_defaults_are_the_tables():
     assert MessageRow._make(stored) == MessageRow(id=stored[0], queue="q", state="active")
 
 
-def test_every_time_column_is_a_time_in_the_model():
+def test_time_columns_have_the_time_field():
     for model in TABLE_MODELS:
         for field in model._meta.local_concrete_fields:
             is_time = bool(re.search(r"_(at|until)$", field.name))
             assert isinstance(field, EpochMillisecondsField) == is_time, field
 
 
-def test_the_states_of_the_model_are_those_the_table_allows():
+def test_model_and_table_have_the_same_states():
     choices = [value for value, _ in Message._meta.get_field("state").choices]
 
     with connection.cursor() as cursor:

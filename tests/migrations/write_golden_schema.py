@@ -1,4 +1,4 @@
-"""Write golden_schema.sql anew from the migrations. Run it on purpose, and read the difference."""
+"""Write golden_schema.sql from the migrations; review the diff afterwards."""
 
 import os
 from pathlib import Path

@@ -142,3 +142,17 @@ class DeadLetters(Settling):
             ),
             expected,
         )
+
+    @rule(queue=queues, place=places, state=st.sampled_from(["locked", "deferred", "scheduled"]))
+    def delete(self, queue: str, place: int, state: str) -> None:
+        """Another program deletes a message, whatever its state."""
+        self.provide(queue, state)
+        (id,) = self.world.ids([place], state)
+
+        def expected() -> int:
+            record = self.model.messages.get(id)
+            if record is not None:
+                self.model.delete(record, "deleted")
+            return int(record is not None)
+
+        self.both(lambda: Message.objects.filter(pk=id).delete()[0], expected)

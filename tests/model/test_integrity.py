@@ -1,4 +1,4 @@
-"""Everything arrives, intact, within its delivery bound, whatever goes wrong on the way."""
+"""Every message arrives, intact and within its delivery limit, although deliveries fail."""
 
 import random
 from collections import Counter
@@ -91,7 +91,7 @@ class Consumer:
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("queue", MODES)
-def test_everything_arrives_intact_and_within_its_bound(clock, make_queue, queue, seed):
+def test_messages_arrive_intact_and_within_their_limit(clock, make_queue, queue, seed):
     make_queue(queue, ordering_mode=MODES[queue], max_delivery_count=BOUND, backoff_base=2)
     chance = random.Random(seed)
     consumer = Consumer(clock, chance)

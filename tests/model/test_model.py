@@ -60,7 +60,7 @@ class QueueMachine(DeadLetters):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_queue_does_what_the_model_does(clock, caplog):
+def test_queue_behaves_like_the_model(clock, caplog):
     caplog.set_level("CRITICAL", logger="django_mqlite")  # dead letters are daily bread here
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA synchronous=OFF")  # power loss is no part of the model

@@ -32,7 +32,8 @@ ROWS = """
     SELECT id, queue, state, priority, delivery_count, lock_token,
            CASE state WHEN 'locked' THEN locked_until ELSE 0 END,
            CASE state WHEN 'scheduled' THEN visible_at ELSE 0 END,
-           expires_at, finished_at, dead_letter_reason, message_id, unique_key, group_id, body
+           expires_at, finished_at, dead_letter_reason, message_id, unique_key, group_id, body,
+           blocked
       FROM mqlite_messages ORDER BY id
 """
 
@@ -217,7 +218,9 @@ class World:
             cursor.execute(ROWS)
             rows = cursor.fetchall()
         records = self.model.messages
-        assert rows == [row_of(records[id]) for id in sorted(records)]
+        expected = [(*row_of(m), m.state in UNFINISHED and not self.model.is_head(m)) for m in
+                    sorted(records.values(), key=lambda m: m.id)]  # fmt: skip
+        assert rows == expected
         assert set(records) | set(self.model.ended) == set(range(1, self.model.last_id + 1))
         claimable = {name for name in self.model.queues if self.model.claimable(name)}
         assert Message.objects.claimable() == claimable

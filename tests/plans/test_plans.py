@@ -1,7 +1,6 @@
-"""Every statement's plan is pinned: without statistics, and with those of a database at its worst.
+"""Every statement's query plan is pinned, without statistics and with those of eight databases.
 
-A statement whose plan depends on what ANALYZE saw last is one bad night away from walking a
-million rows under the write lock.
+A plan that depends on the last ANALYZE may one day scan a million rows under the write lock.
 """
 
 import re
@@ -17,7 +16,7 @@ from tests.support.plans import (
 )
 from tests.support.statements import statements
 
-# What the fixture plays or builds is played or built once, whatever the number of workers.
+# One process builds the databases once, whatever the number of xdist workers.
 pytestmark = pytest.mark.xdist_group("plans")
 
 # dbstat is an option of SQLite's build; a statement on it reads the file, and not the messages.
@@ -36,7 +35,7 @@ EACH_STATE = {
     for state in ("active", "locked", "scheduled", "deferred", "dead", "completed")
 }
 
-# How each statement gets at messages: these ways and no others.
+# How each statement may access messages.
 EXPECTED = {
     "find.ARRIVALS": {"INTEGER PRIMARY KEY (rowid>?)"},
     "find.PEEK": {"INDEX mqlite_messages_active (queue=?)"},
@@ -138,25 +137,29 @@ def databases():
 
 
 def in_each(databases, look):
-    """What `look` finds, by database, where it finds anything."""
-    return {name: found for name, connection in databases.items() if (found := look(connection))}
+    """Return what `look` returns for each database, if it returns anything."""
+    return {name: result for name, connection in databases.items() if (result := look(connection))}
 
 
 @pytest.mark.rule("11.2")
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_no_statement_walks_the_messages(databases, name):
+@pytest.mark.parametrize(
+    "table",
+    ["mqlite_messages", "mqlite_settlement_receipts", "mqlite_receive_attempts", "mqlite_dedup"],
+)
+def test_statement_does_not_scan_a_large_table(databases, name, table):
     sql = STATEMENTS[name].sql
 
-    def walked(connection):
+    def scan(connection):
         plan = plan_of(connection, sql)
-        return plan if "SCAN" in accesses(plan, sql, "mqlite_messages") else None
+        return plan if "SCAN" in accesses(plan, sql, table) else None
 
-    assert in_each(databases, walked) == {}
+    assert in_each(databases, scan) == {}
 
 
 @pytest.mark.rule("11.2")
 @pytest.mark.parametrize("name", ON_MESSAGES)
-def test_messages_are_found_by_the_index_that_was_made_for_it(databases, name):
+def test_statement_accesses_messages_by_its_index(databases, name):
     sql = STATEMENTS[name].sql
 
     def other(connection):
@@ -165,7 +168,7 @@ def test_messages_are_found_by_the_index_that_was_made_for_it(databases, name):
     assert in_each(databases, other) == {}
 
 
-def test_every_statement_on_messages_has_its_expected_plan():
+def test_every_statement_on_messages_has_an_expected_plan():
     assert set(EXPECTED) == set(ON_MESSAGES)
 
 
@@ -183,50 +186,36 @@ def test_every_statement_on_messages_has_its_expected_plan():
         "dead_letters.NEXT_BATCH",
     ],
 )
-def test_rows_come_in_the_order_of_the_index_and_are_not_sorted(databases, name):
-    def sorted_anew(connection):
+def test_statement_reads_rows_in_index_order_without_sorting(databases, name):
+    def sorts(connection):
         plan = plan_of(connection, STATEMENTS[name].sql)
         return [line for line in plan if "TEMP B-TREE" in line]
 
-    assert in_each(databases, sorted_anew) == {}
-
-
-@pytest.mark.parametrize("name", STATEMENTS)
-@pytest.mark.parametrize(
-    "table", ["mqlite_settlement_receipts", "mqlite_receive_attempts", "mqlite_dedup"]
-)
-def test_no_statement_walks_the_records_of_what_was_asked_before(databases, name, table):
-    sql = STATEMENTS[name].sql
-
-    def walked(connection):
-        plan = plan_of(connection, sql)
-        return plan if "SCAN" in accesses(plan, sql, table) else None
-
-    assert in_each(databases, walked) == {}
+    assert in_each(databases, sorts) == {}
 
 
 def triggers():
-    """The statements inside each trigger; what they know of the row they run for is bound."""
+    """Return the statements of each trigger, with the columns of NEW and OLD as parameters."""
     connection = empty_database()
-    found = {}
+    bodies = {}
     rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
     for name, sql in rows.fetchall():
         body = re.search(r"\bBEGIN\b(.*)\bEND\b", sql, re.DOTALL)[1]
         for number, statement in enumerate(filter(str.strip, body.split(";"))):
-            found[f"{name}[{number}]"] = re.sub(r"\b(NEW|OLD)\.(\w+)", r":\2", statement)
+            bodies[f"{name}[{number}]"] = re.sub(r"\b(NEW|OLD)\.(\w+)", r":\2", statement)
     connection.close()
-    return found
+    return bodies
 
 
 TRIGGERS = triggers()
 
 
-def test_the_triggers_were_found():
+def test_triggers_are_found():
     assert len(TRIGGERS) >= 5
 
 
 @pytest.mark.parametrize("name", TRIGGERS)
-def test_a_trigger_finds_its_line_by_index(databases, name):
+def test_trigger_accesses_its_line_by_index(databases, name):
     sql = TRIGGERS[name]
     allowed = {
         BY_ID,

@@ -17,13 +17,13 @@ def settings_of(value):
         return get_settings()
 
 
-def test_without_the_setting_everything_has_its_default():
+def test_settings_have_defaults():
     settings = settings_of({})
 
     assert (settings.queues, settings.max_body_bytes, settings.database) == ({}, 1024 * 1024, None)
 
 
-def test_every_option_arrives_in_milliseconds():
+def test_settings_are_read_with_durations_in_milliseconds():
     settings = settings_of(
         {
             "QUEUES": {
@@ -61,18 +61,12 @@ def test_every_option_arrives_in_milliseconds():
     [(["shop.handlers"], ("shop.handlers",)), ((), ()), ([], ()), (None, None)],
     ids=str,
 )
-def test_the_modules_with_handlers_are_named_or_none_or_every_apps(value, modules):
+def test_handler_modules_are_listed_or_none(value, modules):
     assert settings_of({"HANDLERS": value}).handlers == modules
     assert settings_of({}).handlers is None
 
 
-@pytest.mark.parametrize("value", ["shop.handlers", [7], [""], ["shop/handlers.py"], False])
-def test_modules_with_handlers_are_a_list_of_paths(value):
-    with pytest.raises(ImproperlyConfigured, match="must be a list of modules"):
-        settings_of({"HANDLERS": value})
-
-
-def test_a_changed_setting_is_read_again_and_an_unchanged_one_is_not():
+def test_settings_are_read_again_after_a_change():
     with override_settings(MQLITE={"MAX_BODY_BYTES": 10}):
         first = get_settings()
         with override_settings(MQLITE={"MAX_BODY_BYTES": 20}):
@@ -82,7 +76,7 @@ def test_a_changed_setting_is_read_again_and_an_unchanged_one_is_not():
         assert first.max_body_bytes == 10
 
 
-def test_a_wrong_setting_is_an_error_each_time_it_is_read():
+def test_invalid_setting_is_refused_at_every_read():
     with override_settings(MQLITE={"NONSENSE": 1}):
         for _ in range(2):
             with pytest.raises(ImproperlyConfigured):
@@ -104,45 +98,41 @@ def test_a_wrong_setting_is_an_error_each_time_it_is_read():
         ({"QUEUES": {"emails": {5: 1}}}, r"has no option 5"),
     ],
 )
-def test_an_unknown_option_is_named_with_the_one_that_was_meant(value, message):
+def test_unknown_option_is_refused_with_a_suggestion(value, message):
     with pytest.raises(ImproperlyConfigured, match=message):
         settings_of(value)
 
 
-@pytest.mark.parametrize("value", [None, [], "QUEUES", 5])
-def test_a_setting_that_is_no_dict_is_refused(value):
-    with pytest.raises(ImproperlyConfigured, match="MQLITE must be a dict"):
-        settings_of(value)
+WRONG_SETTINGS = [
+    (lambda value: value, [None, [], "QUEUES", 5], "MQLITE must be a dict"),
+    (lambda value: {"QUEUES": value}, [None, ["emails"], "emails", 5], r"MQLITE\['QUEUES'\]"),
+    (
+        lambda value: {"QUEUES": {"emails": value}},
+        [None, ["lock_duration"], "lock_duration", 5],
+        r"MQLITE\['QUEUES'\]\['emails'\]",
+    ),
+    (
+        lambda value: {"MAX_BODY_BYTES": value},
+        [0, -1, 1.5, True, "10", None, NAN, 2**63],
+        r"MQLITE\['MAX_BODY_BYTES'\]",
+    ),
+    (lambda value: {"DATABASE": value}, [5, True, "", ["default"]], r"MQLITE\['DATABASE'\]"),
+    (
+        lambda value: {"HANDLERS": value},
+        ["shop.handlers", [7], [""], ["shop/handlers.py"], False],
+        "must be a list of modules",
+    ),
+    (lambda value: {"DLQ_MAX_AGE": value}, [0, -1, NAN, "5", True], r"MQLITE\['DLQ_MAX_AGE'\]"),
+    (lambda value: {"DLQ_MAX_COUNT": value}, [0, -1, NAN, "5", True], r"MQLITE\['DLQ_MAX_COUNT'\]"),
+    (lambda value: {"DLQ_MAX_BYTES": value}, [0, -1, NAN, "5", True], r"MQLITE\['DLQ_MAX_BYTES'\]"),
+]
 
 
-@pytest.mark.parametrize("value", [None, ["emails"], "emails", 5])
-def test_queues_that_are_no_dict_are_refused_by_name(value):
-    with pytest.raises(ImproperlyConfigured, match=r"MQLITE\['QUEUES'\]"):
-        settings_of({"QUEUES": value})
-
-
-@pytest.mark.parametrize("value", [None, ["lock_duration"], "lock_duration", 5])
-def test_queue_options_that_are_no_dict_are_refused_by_name(value):
-    with pytest.raises(ImproperlyConfigured, match=r"MQLITE\['QUEUES'\]\['emails'\]"):
-        settings_of({"QUEUES": {"emails": value}})
-
-
-@pytest.mark.parametrize("name", ["", "a b", "-a", 5, None])
-def test_a_name_that_no_queue_can_have_is_refused(name):
-    with pytest.raises(ImproperlyConfigured, match="Invalid queue name"):
-        settings_of({"QUEUES": {name: {}}})
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, "10", None, NAN, 2**63])
-def test_a_wrong_body_limit_is_refused_by_name(value):
-    with pytest.raises(ImproperlyConfigured, match=r"MQLITE\['MAX_BODY_BYTES'\]"):
-        settings_of({"MAX_BODY_BYTES": value})
-
-
-@pytest.mark.parametrize("value", [5, True, "", ["default"]])
-def test_a_wrong_database_is_refused_by_name(value):
-    with pytest.raises(ImproperlyConfigured, match=r"MQLITE\['DATABASE'\]"):
-        settings_of({"DATABASE": value})
+@pytest.mark.parametrize(("setting", "values", "text"), WRONG_SETTINGS, ids=range(9))
+def test_invalid_setting_is_refused_by_name(setting, values, text):
+    for value in values:
+        with pytest.raises(ImproperlyConfigured, match=text):
+            settings_of(setting(value))
 
 
 LENGTHS = [
@@ -167,19 +157,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("option", "value"), WRONG)
-def test_a_wrong_value_of_a_queue_option_is_refused_by_name(option, value):
+def test_invalid_queue_option_is_refused_by_name(option, value):
     with pytest.raises(ImproperlyConfigured, match=rf"queue 'q'\['{option}'\]"):
         queue_config({option: value}, "queue 'q'")
 
 
-@pytest.mark.parametrize("name", ["DLQ_MAX_AGE", "DLQ_MAX_COUNT", "DLQ_MAX_BYTES"])
-@pytest.mark.parametrize("value", [0, -1, NAN, "5", True])
-def test_a_wrong_bound_on_dead_letters_is_refused_by_name(name, value):
-    with pytest.raises(ImproperlyConfigured, match=rf"MQLITE\['{name}'\]"):
-        settings_of({name: value})
-
-
-def test_no_bound_on_dead_letters_is_said_with_none_and_is_the_default():
+def test_dead_letter_bound_of_none_is_no_bound():
     own = queue_config({"dlq_max_count": None, "dlq_max_age": 60}, "queue 'q'")
 
     assert (own.dlq_max_count, own.dlq_max_age_ms, own.dlq_max_bytes) == (-1, 60_000, 0)
@@ -187,27 +170,25 @@ def test_no_bound_on_dead_letters_is_said_with_none_and_is_the_default():
     assert settings_of({"DLQ_MAX_COUNT": None}) == settings_of({})
 
 
-def test_every_queue_option_has_wrong_values_among_these_tests():
+def test_every_queue_option_has_invalid_values_in_this_file():
     assert set(QUEUE_OPTIONS) == {option for option, _ in WRONG}
 
 
-def test_sqlite_options_are_immediate_wal_and_full():
-    options = sqlite_options()
+@pytest.mark.parametrize(
+    ("arguments", "timeout", "synchronous"),
+    [({}, 5, "FULL"), ({"timeout": 1.5, "synchronous": "NORMAL"}, 1.5, "NORMAL")],
+    ids=["default", "given"],
+)
+def test_sqlite_options_are_immediate_and_wal(arguments, timeout, synchronous):
+    options = sqlite_options(**arguments)
 
     assert options["transaction_mode"] == "IMMEDIATE"
     assert "journal_mode=WAL" in options["init_command"]
-    assert "synchronous=FULL" in options["init_command"]
-    assert options["timeout"] == 5
-
-
-def test_sqlite_options_take_another_timeout_and_durability():
-    options = sqlite_options(timeout=1.5, synchronous="NORMAL")
-
-    assert options["timeout"] == 1.5
-    assert "synchronous=NORMAL" in options["init_command"]
+    assert f"synchronous={synchronous}" in options["init_command"]
+    assert options["timeout"] == timeout
 
 
 @pytest.mark.parametrize("value", ["OFF", "full", "FULL; DROP TABLE x", None, 2])
-def test_a_synchronous_that_breaks_the_promises_is_refused(value):
+def test_unsafe_synchronous_is_refused(value):
     with pytest.raises(ImproperlyConfigured, match="synchronous must be FULL, NORMAL or EXTRA"):
         sqlite_options(synchronous=value)

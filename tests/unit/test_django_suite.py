@@ -1,4 +1,4 @@
-"""The runner of Django's test suite fails when anything failed or too little ran."""
+"""The runner of Django's test suite fails if a test failed or too few ran."""
 
 import unittest
 
@@ -26,7 +26,7 @@ class Samples(unittest.TestCase):
 
     @unittest.expectedFailure
     def passes_unexpectedly(self):
-        """What was known to fail is mended."""
+        """A known failure no longer fails."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which function handles which queue."""
+"""The registry of handlers."""
 
 import importlib
 import re
@@ -18,27 +18,30 @@ def no_handlers(monkeypatch):
     monkeypatch.setattr(handlers, "_handlers", {})
 
 
-def test_a_handler_is_found_by_its_queue_and_is_still_the_function():
+def test_handler_is_registered_for_its_queue():
     def on_order(message):
         return message
 
     assert handler("orders", atomic=True)(on_order) is on_order
 
-    found = handlers.get_handlers()["orders"]
-    assert (found.queue, found.function, found.atomic) == ("orders", on_order, True)
-    assert found.path.endswith("on_order")
+    registered = handlers.get_handlers()["orders"]
+    assert (registered.queue, registered.function, registered.atomic) == ("orders", on_order, True)
+    assert registered.path.endswith("on_order")
 
 
-def test_one_function_may_handle_several_queues():
+def test_function_may_handle_several_queues():
     @handler("a")
     @handler("b")
+    @handler("b", atomic=True)
     def both(message): ...
 
-    assert set(handlers.get_handlers()) == {"a", "b"}
-    assert not handlers.get_handlers()["a"].atomic
+    assert {name: entry.atomic for name, entry in handlers.get_handlers().items()} == {
+        "a": False,
+        "b": False,
+    }
 
 
-def test_a_second_handler_for_a_queue_is_refused_with_both_paths():
+def test_second_handler_is_refused_and_the_first_is_kept():
     @handler("orders")
     def first(message): ...
 
@@ -83,7 +86,7 @@ class Object:
 
 @pytest.fixture
 def write_module(tmp_path, monkeypatch):
-    """Write a module that can be imported until the test ends; the number of its lines."""
+    """Write modules that can be imported until the test ends."""
     monkeypatch.syspath_prepend(tmp_path)
     written = []
 
@@ -102,57 +105,46 @@ def decorators(write_module):
     write_module("some_decorators", DECORATORS)
 
 
-@pytest.mark.usefixtures("decorators")
-@pytest.mark.parametrize("decorator", ["plain", "in_async", "Object", "partial"])
-@pytest.mark.parametrize("names", [("first", "second"), ("same", "same")], ids="-".join)
-def test_two_handlers_behind_one_decorator_are_two_and_both_are_named(
-    write_module, decorator, names
-):
-    text = "from some_decorators import *\n"
-    for name in names:
-        text += f"@handler('orders')\n@{decorator}\ndef {name}(message): ...\n"
-    write_module("two_handlers", text)
-
-    with pytest.raises(ImproperlyConfigured) as caught:
-        importlib.import_module("two_handlers")
-
-    places = re.findall(r"two_handlers\.py, line (\d+)", str(caught.value))
-    assert len(set(places)) == 2
-
-
-@pytest.mark.usefixtures("decorators")
-@pytest.mark.parametrize("decorator", ["plain", "in_async", "Object", "partial"])
-def test_handlers_of_two_modules_behind_one_decorator_are_two(write_module, decorator):
-    text = f"from some_decorators import *\n@handler('orders')\n@{decorator}\ndef f(message): ...\n"
-    for name in ("one_module", "another_module"):
-        write_module(name, text)
-    importlib.import_module("one_module")
-
-    with pytest.raises(ImproperlyConfigured, match=r"one_module\.py.* and .*another_module\.py"):
-        importlib.import_module("another_module")
+PLAIN = ["@handler('orders')", "def f(message): ..."]
 
 
 @pytest.mark.usefixtures("decorators")
 @pytest.mark.parametrize(
-    "lines",
+    ("first", "second"),
     [
-        ["@handler('orders')", "def f(message): ...", "@handler('orders')", "def f(message): ..."],
-        ["@registered", "def f(message): ...", "@registered", "def g(message): ..."],
-        ["for each in range(2):", "    handler('orders')(lambda message: each)"],
+        *(
+            ([f"@handler('orders')\n@{decorator}", "def f(message): ..."],
+             [f"@handler('orders')\n@{decorator}", f"def {name}(message): ..."])
+            for decorator in ("plain", "in_async", "Object", "partial")
+            for name in ("f", "g")
+        ),
+        (PLAIN, PLAIN),
+        (["@registered", "def f(message): ..."], ["@registered", "def g(message): ..."]),
+        (["for number in range(2):", "    handler('orders')(lambda message: number)"], None),
     ],
-    ids=["same name", "decorator that registers", "loop"],
-)
-def test_a_second_handler_is_refused_however_it_is_registered(write_module, lines):
-    write_module("two_handlers", "\n".join(["from some_decorators import *", *lines]))
+)  # fmt: skip
+@pytest.mark.parametrize("modules", [1, 2])
+def test_second_handler_is_refused_with_both_places(write_module, first, second, modules):
+    header = "from some_decorators import *\n"
+    if modules == 1 or second is None:
+        write_module("orders_a", "\n".join([header, *first, *(second or ())]))
+        names = ["orders_a"]
+    else:
+        write_module("orders_a", "\n".join([header, *first]))
+        write_module("orders_b", "\n".join([header, *second]))
+        names = ["orders_a", "orders_b"]
 
-    with pytest.raises(ImproperlyConfigured, match=r"two handlers, .*two_handlers\.py, line"):
-        importlib.import_module("two_handlers")
+    with pytest.raises(ImproperlyConfigured, match="two handlers") as caught:
+        [importlib.import_module(name) for name in names]
+
+    places = re.findall(r"(orders_[ab]\.py, line \d+)", str(caught.value))
+    assert len(set(places)) == (2 if second else 1)
 
 
 @pytest.mark.usefixtures("decorators")
 @pytest.mark.parametrize("decorator", ["plain", "in_async", "named", "Object", "partial"])
 @pytest.mark.parametrize("again", ["reload", "import"])
-def test_a_handler_that_is_imported_again_takes_its_own_place(write_module, decorator, again):
+def test_handler_that_is_imported_again_replaces_itself(write_module, decorator, again):
     text = f"from some_decorators import *\n@handler('orders')\n@{decorator}\ndef f(message): ...\n"
     write_module("one_handler", text)
     module = importlib.import_module("one_handler")
@@ -170,21 +162,12 @@ def test_a_handler_that_is_imported_again_takes_its_own_place(write_module, deco
     assert second.function is not first.function
 
 
-def test_the_same_function_may_be_registered_again():
-    def on_order(message): ...
-
-    handler("orders")(on_order)
-    handler("orders", atomic=True)(on_order)
-
-    assert handlers.get_handlers()["orders"].atomic
-
-
-# Which modules are imported
+# The modules that are imported
 
 
 @pytest.fixture
 def imports(write_module, settings):
-    """The handlers after a module with this text was named in the setting."""
+    """Return the handlers of a module with this text, which the setting names."""
 
     def get(text):
         write_module("orders_of_the_shop", text)
@@ -194,14 +177,8 @@ def imports(write_module, settings):
     return get
 
 
-def test_the_modules_that_the_setting_names_are_imported(imports):
-    found = imports("from django_mqlite import handler\nhandler('orders')(print)\n")
-
-    assert found["orders"].function is print
-
-
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         (
             "import os\nimport no_such_module\n",
@@ -217,20 +194,13 @@ def test_the_modules_that_the_setting_names_are_imported(imports):
     ],
     ids=["missing module", "error", "syntax", "script", "two handlers"],
 )
-def test_a_module_that_fails_is_named_with_file_and_line(imports, text, said):
-    for _ in range(2):  # what it registered before it failed does not hide the reason
-        with pytest.raises(HandlersNotImported, match=rf"'orders_of_the_shop' cannot.*{said}"):
+def test_module_that_fails_is_named_with_file_and_line(imports, text, error):
+    for _ in range(2):  # handlers that it registered before it failed do not hide the reason
+        with pytest.raises(HandlersNotImported, match=rf"'orders_of_the_shop' cannot.*{error}"):
             imports(text)
 
 
-def test_a_module_that_is_not_there_is_named(settings):
-    settings.MQLITE = {"HANDLERS": ["shop.handlrs"]}
-
-    with pytest.raises(HandlersNotImported, match=r"'shop\.handlrs' cannot be imported"):
-        handlers.get_handlers()
-
-
-def test_a_decorator_without_its_queue_is_refused():
+def test_decorator_without_a_queue_is_refused():
     with pytest.raises(ImproperlyConfigured, match=r"@handler\('queue-name'\)"):
 
         @handler
@@ -255,17 +225,17 @@ class OfAClass:
     [sync_generator, async_generator, OfAClass(), partial(sync_generator)],
     ids=["sync", "async", "object", "partial"],
 )
-def test_a_generator_is_refused_because_its_body_would_never_run(function):
+def test_generator_function_is_refused(function):
     with pytest.raises(ImproperlyConfigured, match="generator function: its body would never run"):
         handler("orders")(function)
 
 
-# Messages of a kind of their own
+# Kinds of messages, such as tasks
 
 
 @pytest.fixture
 def kind(monkeypatch):
-    """Messages of the type text/x-letter, in the queue `letters`; `discovered` counts."""
+    """Register a kind of message, text/x-letter in the queue `letters`; record discoveries."""
     discovered = []
     letter = handlers.Handler(queue="letters", function=print)
     made = handlers.MessageKind(
@@ -283,32 +253,24 @@ def message(content_type, queue="orders"):
     return SimpleNamespace(queue=queue, content_type=content_type, read_error=None)
 
 
-def test_a_message_of_a_kind_is_handled_by_it_whatever_its_queue(kind):
-    found = {"orders": handlers.Handler(queue="orders", function=print)}
+def test_message_of_a_kind_is_handled_by_the_kind(kind):
+    registered = {"orders": handlers.Handler(queue="orders", function=print)}
 
-    assert handlers.handler_of(message("text/x-letter"), found) is kind.handler
-    assert handlers.handler_of(message("text/x-letter", "nowhere"), found) is kind.handler
-
-
-@pytest.mark.parametrize("content_type", ["application/json", "", None])
-def test_any_other_is_handled_by_its_queues_handler(kind, content_type):
-    found = {"orders": handlers.Handler(queue="orders", function=print)}
-
-    assert handlers.handler_of(message(content_type), found) is found["orders"]
+    for queue in ("orders", "nowhere"):
+        assert handlers.handler_of(message("text/x-letter", queue), registered) is kind.handler
+    for content_type in ("application/json", "", None):
+        assert handlers.handler_of(message(content_type), registered) is registered["orders"]
+    assert handlers.queues_of_kinds() == {"letters"}
 
 
-def test_a_message_that_nothing_handles_says_so_when_it_is_run(kind):
+def test_message_without_a_handler_raises_no_handler(kind):
     nothing = handlers.handler_of(message("application/json", "letters"), {})
 
     with pytest.raises(NoHandler, match=r"'letters' has no handler.*application/json"):
         nothing.function(message("application/json", "letters"))
 
 
-def test_the_queues_of_kinds_are_known(kind):
-    assert handlers.queues_of_kinds() == {"letters"}
-
-
-def test_what_a_kind_needs_is_imported_with_the_handlers(kind):
+def test_kind_is_discovered_with_the_handlers(kind):
     handlers.get_handlers()
 
     assert kind.discovered == [True]

@@ -1,4 +1,4 @@
-"""The threads in which handlers run."""
+"""The threads that run handlers."""
 
 import threading
 from queue import SimpleQueue
@@ -12,31 +12,31 @@ from tests.support.waiting import wait_until
 
 
 class NoLoop:
-    """For pools whose messages are none for it."""
+    """An event loop for pools without coroutines."""
 
     def close(self):
         pass
 
 
 class Handlers:
-    """Each started message runs until the test lets one go."""
+    """Handlers that run until the test ends them."""
 
     def __init__(self):
         self.started = SimpleQueue()
-        self.go_on = threading.Semaphore(0)
+        self.end = threading.Semaphore(0)
         self.finished = SimpleQueue()
 
     def run(self, message):
         self.started.put((message, threading.current_thread().name))
-        self.go_on.acquire()
+        self.end.acquire()
         return DeliveryResult(message=message, error=None)
 
     def on_finished(self):
         self.finished.put(None)
 
-    def let_end(self, count=1):
+    def finish(self, count=1):
         for _ in range(count):
-            self.go_on.release()
+            self.end.release()
         for _ in range(count):
             self.finished.get(timeout=30)
 
@@ -50,12 +50,12 @@ def handlers():
 def pool(handlers):
     pool = Pool(handlers.run, threads=2, on_finished=handlers.on_finished)
     yield pool
-    handlers.let_end(len(pool.running))
+    handlers.finish(len(pool.running))
     pool.take_finished()
     pool.close()
 
 
-def test_messages_run_at_once_in_threads_of_their_own(pool, handlers):
+def test_pool_runs_each_message_in_its_own_thread(pool, handlers):
     first, second = Message(id=1), Message(id=2)
 
     pool.start(first)
@@ -68,10 +68,10 @@ def test_messages_run_at_once_in_threads_of_their_own(pool, handlers):
     assert pool.free == 0
 
 
-def test_a_thread_is_free_once_its_message_has_been_taken(pool, handlers):
+def test_thread_is_free_after_its_result_was_taken(pool, handlers):
     message = Message(id=1)
     pool.start(message)
-    handlers.let_end()
+    handlers.finish()
     assert pool.free == 1
 
     (finished,) = pool.take_finished()
@@ -82,21 +82,19 @@ def test_a_thread_is_free_once_its_message_has_been_taken(pool, handlers):
     assert pool.take_finished() == []
 
 
-def test_a_message_that_comes_again_while_its_lost_delivery_runs_has_a_thread_of_its_own(
-    pool, handlers
-):
+def test_redelivered_message_gets_its_own_thread(pool, handlers):
     lost, again = Message(id=1), Message(id=1)
     pool.start(lost)
 
     pool.start(again)
     assert pool.free == 0
 
-    handlers.let_end(2)
+    handlers.finish(2)
     assert {id(finished.message) for finished in pool.take_finished()} == {id(lost), id(again)}
     assert pool.free == 2
 
 
-def test_closing_ends_idle_threads(handlers):
+def test_closed_pool_ends_idle_threads(handlers):
     before = set(threading.enumerate())
     pool = Pool(handlers.run, threads=3, on_finished=handlers.on_finished)
     assert len(set(threading.enumerate()) - before) == 3
@@ -106,7 +104,7 @@ def test_closing_ends_idle_threads(handlers):
     assert set(threading.enumerate()) <= before
 
 
-def test_closing_does_not_wait_for_a_handler_that_does_not_end(handlers):
+def test_closed_pool_does_not_wait_for_running_handlers(handlers):
     before = set(threading.enumerate())
     pool = Pool(handlers.run, threads=2, on_finished=handlers.on_finished)
     pool.start(Message(id=1))
@@ -115,17 +113,17 @@ def test_closing_does_not_wait_for_a_handler_that_does_not_end(handlers):
     pool.close()
 
     assert [message.pk for message in pool.running] == [1]
-    handlers.let_end()
+    handlers.finish()
     wait_until(lambda: set(threading.enumerate()) <= before, "the threads to end")
 
 
-def test_who_starts_a_message_does_not_wait_until_it_is_known_how_it_runs(handlers):
-    """To know whether a task is a coroutine, its module may have to be imported."""
-    asked, go_on = [], threading.Event()
+def test_pool_start_does_not_wait_for_the_import_of_a_task(handlers):
+    """Whether a task is a coroutine is known only after its module was imported."""
+    threads, imported = [], threading.Event()
 
     def is_async(message):
-        asked.append(threading.current_thread())
-        go_on.wait(30)
+        threads.append(threading.current_thread())
+        imported.wait(30)
         return False
 
     pool = Pool(
@@ -135,16 +133,16 @@ def test_who_starts_a_message_does_not_wait_until_it_is_known_how_it_runs(handle
 
     pool.start(message)
     assert pool.cancel(message, TimeoutError()) is False
-    go_on.set()
-    handlers.let_end()
+    imported.set()
+    handlers.finish()
 
     pool.take_finished()
     pool.close()
-    assert asked
-    assert threading.current_thread() not in asked
+    assert threads
+    assert threading.current_thread() not in threads
 
 
-def test_an_import_that_raises_anything_ends_the_delivery_and_not_the_thread(handlers):
+def test_import_that_raises_ends_the_delivery_and_not_the_thread(handlers):
     def is_async(message):
         raise KeyboardInterrupt
 

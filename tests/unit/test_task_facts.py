@@ -1,4 +1,4 @@
-"""A message read as a task, without a database."""
+"""The facts of a task, read from a message without a database."""
 
 from datetime import UTC, datetime
 
@@ -6,12 +6,12 @@ import pytest
 
 from django_mqlite.message import TASK
 from django_mqlite.models import Message
-from django_mqlite.task_facts import NotATask, Status, is_task, task_facts
+from django_mqlite.task_facts import NotATask, Status, task_facts
 from django_mqlite.timing import moment
 
 
 def message(**columns):
-    said = {
+    defaults = {
         "id": 7,
         "queue": "default",
         "state": "active",
@@ -22,7 +22,7 @@ def message(**columns):
         "properties": {"backend": "default"},
         "enqueued_at": moment(1_000),
     }
-    return Message(**{**said, **columns})
+    return Message(**{**defaults, **columns})
 
 
 def error(delivery, **facts):
@@ -38,17 +38,6 @@ def error(delivery, **facts):
     }
 
 
-def test_the_call_is_read():
-    facts = task_facts(message(priority=5))
-
-    assert (facts.id, facts.path) == ("an-id", "shop.tasks.welcome")
-    assert (facts.args, facts.kwargs) == ([1], {"two": 3})
-    assert (facts.queue, facts.backend, facts.priority) == ("default", "default", 5)
-    assert (facts.run_after, facts.options) == (None, {})
-    assert facts.enqueued_at == moment(1_000)
-    assert (facts.attempts, facts.errors) == (0, [])
-
-
 @pytest.mark.parametrize(
     ("state", "status"),
     [
@@ -60,92 +49,84 @@ def test_the_call_is_read():
         ("dead_lettered", Status.FAILED),
     ],
 )
-def test_the_status_is_that_of_the_state(state, status):
+def test_task_status_follows_the_message_state(state, status):
     assert task_facts(message(state=state)).status is status
 
 
-def test_what_was_asked_for_and_has_no_column_is_read():
-    said = {"backend": "b", "run_after": "2026-01-02T00:00:00+00:00", "options": '{"ttl": 60.0}'}
+def test_options_without_a_column_are_read_from_the_properties():
+    properties = {
+        "backend": "b",
+        "run_after": "2026-01-02T00:00:00+00:00",
+        "options": '{"ttl": 60.0}',
+    }
 
-    facts = task_facts(message(properties=said))
+    facts = task_facts(message(properties=properties))
 
     assert (facts.backend, facts.run_after) == ("b", datetime(2026, 1, 2, tzinfo=UTC))
     assert facts.options == {"ttl": 60.0}
 
 
-def test_attempts_are_the_errors_and_the_one_that_runs_or_has_ended_well():
-    running = message(
-        state="locked",
-        delivery_count=3,
-        errors=[error(1), error(2)],
-        locked_by="w3",
-        locked_at=moment(3_000),
-    )
+ERRORS = [error(1), error(2)]
 
-    facts = task_facts(running)
 
-    assert facts.worker_ids == ["w1", "w2", "w3"]
-    assert facts.attempts == 3
-    assert (facts.started_at, facts.last_attempted_at) == (moment(1_000), moment(3_000))
-    assert [failure.failed_at for failure in facts.errors] == [moment(1_500), moment(2_500)]
+@pytest.mark.parametrize(
+    ("columns", "worker_ids", "last_attempted_at"),
+    [
+        (
+            {"state": "locked", "delivery_count": 3, "errors": ERRORS, "locked_by": "w3",
+             "locked_at": moment(3_000)},
+            ["w1", "w2", "w3"],
+            3_000,
+        ),
+        ({"state": "scheduled", "delivery_count": 2, "errors": ERRORS}, ["w1", "w2"], 2_000),
+        ({"delivery_count": 4, "errors": [error(3), error(4)]}, ["?", "?", "w3", "w4"], 4_000),
+        (
+            {"state": "locked", "delivery_count": 1, "errors": ERRORS, "locked_by": "w"},
+            ["w1", "w2", "w"],
+            2_000,
+        ),
+    ],
+    ids=["running", "waits for a retry", "errors no longer kept", "redriven"],
+)  # fmt: skip
+def test_attempts_are_the_errors_and_the_current_delivery(columns, worker_ids, last_attempted_at):
+    facts = task_facts(message(**columns))
+
+    assert (facts.worker_ids, facts.attempts) == (worker_ids, len(worker_ids))
+    assert facts.started_at == moment(columns["errors"][0]["started_at"])
+    assert facts.last_attempted_at == moment(last_attempted_at)
+    assert facts.errors[0].failed_at == moment(columns["errors"][0]["failed_at"])
     assert facts.errors[0].exception_class_path == "builtins.ValueError"
 
 
-def test_a_resting_task_was_last_attempted_when_it_last_failed():
-    facts = task_facts(message(state="scheduled", delivery_count=2, errors=[error(1), error(2)]))
-
-    assert facts.worker_ids == ["w1", "w2"]
-    assert facts.last_attempted_at == moment(2_000)
-
-
-def test_attempts_whose_error_is_forgotten_or_was_never_told_are_counted():
-    facts = task_facts(message(delivery_count=4, errors=[error(3), error(4)]))
-
-    assert facts.worker_ids == ["?", "?", "w3", "w4"]
-
-
-def test_after_a_redrive_the_earlier_attempts_still_count():
-    again = message(state="locked", delivery_count=1, errors=[error(1), error(2)], locked_by="w")
-
-    assert task_facts(again).worker_ids == ["w1", "w2", "w"]
-
-
-def test_a_dead_letter_that_no_attempt_made_one_says_why():
+@pytest.mark.parametrize(
+    ("finished_at", "texts"),
+    [(9_000, ["no", "TTLExpired: too late"]), (1_500, ["no"])],
+    ids=["of its time to live", "of its last attempt"],
+)
+def test_dead_letter_has_its_reason_unless_an_attempt_explains_it(finished_at, texts):
     dead = message(
         state="dead_lettered",
         delivery_count=1,
         errors=[error(1)],
-        finished_at=moment(9_000),
+        finished_at=moment(finished_at),
         dead_letter_reason="TTLExpired",
-        dead_letter_description="its time was over",
+        dead_letter_description="too late",
     )
 
     facts = task_facts(dead)
 
-    assert [failure.message for failure in facts.errors] == ["no", "TTLExpired: its time was over"]
-    assert facts.errors[1].failed_at == moment(9_000)
+    assert [failure.message for failure in facts.errors] == texts
+    assert facts.errors[-1].failed_at == moment(finished_at)
     assert facts.attempts == 1
 
 
-def test_a_dead_letter_of_its_last_attempt_says_it_once():
-    dead = message(
-        state="dead_lettered", delivery_count=1, errors=[error(1)], finished_at=moment(1_500)
-    )
-
-    assert len(task_facts(dead).errors) == 1
-
-
-def test_an_error_without_a_class_or_traceback_still_has_both():
+def test_error_without_class_and_traceback_gets_both():
     facts = task_facts(message(errors=[{"class": "", "message": "the worker was stopped"}]))
 
     (failure,) = facts.errors
     assert failure.exception_class_path == "django_mqlite.exceptions.DeliveryFailed"
     assert failure.traceback == "the worker was stopped"
     assert (failure.worker, failure.started_at) == (None, None)
-
-
-def test_a_result_is_the_return_value():
-    assert task_facts(message(state="completed", result={"a": 1})).return_value == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -164,18 +145,13 @@ def test_a_result_is_the_return_value():
     ],
     ids=str,
 )
-def test_what_is_no_task_is_not_read_as_one(columns):
+def test_other_message_is_not_a_task(columns):
     with pytest.raises(NotATask):
         task_facts(message(**columns))
 
 
-def test_a_task_is_known_by_its_content_type():
-    assert is_task(message())
-    assert not is_task(message(content_type="application/json"))
-
-
 @pytest.mark.parametrize("properties", [None, {}, {"colour": "red"}], ids=str)
-def test_properties_are_not_needed(properties):
+def test_task_without_properties_has_defaults(properties):
     facts = task_facts(message(properties=properties))
 
     assert (facts.backend, facts.run_after, facts.options) == ("default", None, {})

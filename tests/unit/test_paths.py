@@ -1,4 +1,4 @@
-"""Which file a name or a URI stands for."""
+"""The file that a database name or URI refers to."""
 
 from pathlib import Path
 
@@ -29,25 +29,25 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_stands_for_the_file_that_sqlite_opens(name):
+def test_database_name_refers_to_a_file(name):
     assert file_of(name) == NAMES[name]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_anchored_name_stands_for_the_same_file_everywhere(name, tmp_path, monkeypatch):
-    fixed = absolute_name(name)
+def test_absolute_name_refers_to_the_same_file_everywhere(name, tmp_path, monkeypatch):
+    absolute = absolute_name(name)
     monkeypatch.chdir(tmp_path)
 
-    assert file_of(fixed) == NAMES[name]
-    assert absolute_name(fixed) == fixed
+    assert file_of(absolute) == NAMES[name]
+    assert absolute_name(absolute) == absolute
 
 
 @pytest.mark.parametrize("name", ["a b.sqlite3", "file:a%20b.sqlite3?mode=rwc"])
-def test_sqlite_opens_an_anchored_name(name, tmp_path, monkeypatch):
+def test_absolute_name_is_opened_by_sqlite(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    fixed = absolute_name(name)
+    absolute = absolute_name(name)
     monkeypatch.chdir("/")
 
-    Database.connect(fixed, uri=True).execute("CREATE TABLE found (id)").connection.close()
+    Database.connect(absolute, uri=True).execute("CREATE TABLE t (id)").connection.close()
 
     assert [path.name for path in tmp_path.iterdir()] == ["a b.sqlite3"]

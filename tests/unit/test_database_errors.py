@@ -1,4 +1,4 @@
-"""A database that fails is waited for, told about once, and given up in the end."""
+"""Database errors are retried with growing delays, logged once, and raised after a minute."""
 
 import logging
 import sqlite3
@@ -21,27 +21,27 @@ LOCKED = OperationalError("database is locked")
 
 @pytest.fixture
 def time(monkeypatch):
-    """The time of day for `faults`, moved by the test."""
+    """The monotonic clock of the module, which the test moves."""
     fake = SimpleNamespace(now=1_000.0)
     fake.monotonic = lambda: fake.now
     monkeypatch.setattr(database_errors, "time", fake)
     return fake
 
 
-def rests(found: DatabaseErrors, count: int) -> list[float]:
-    return [found.failed(LOCKED) for _ in range(count)]
+def delays(errors: DatabaseErrors, count: int) -> list[float]:
+    return [errors.failed(LOCKED) for _ in range(count)]
 
 
-def test_rests_grow_to_a_bound(time):
-    grown = rests(DatabaseErrors(), 9)
+def test_retry_delay_grows_to_a_limit(time):
+    grown = delays(DatabaseErrors(), 9)
 
     assert grown[:3] == [0.1, 0.2, 0.4]
     assert grown == sorted(grown)
     assert grown[-1] == LONGEST_RETRY_DELAY
 
 
-def test_a_failure_is_told_once_with_what_to_do(time, caplog):
-    rests(DatabaseErrors(), 5)
+def test_repeated_error_is_logged_once_with_advice(time, caplog):
+    delays(DatabaseErrors(), 5)
 
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
@@ -49,20 +49,20 @@ def test_a_failure_is_told_once_with_what_to_do(time, caplog):
     assert "long transactions" in record.getMessage()
 
 
-def test_an_answer_begins_everything_afresh(time, caplog):
+def test_success_resets_delay_log_and_deadline(time, caplog):
     caplog.set_level(logging.INFO)
-    found = DatabaseErrors()
-    rests(found, 5)
+    errors = DatabaseErrors()
+    delays(errors, 5)
     time.now += GIVE_UP_AFTER
 
-    found.cleared()
+    errors.cleared()
     time.now += GIVE_UP_AFTER
 
-    assert rests(found, 1) == [0.1]
+    assert delays(errors, 1) == [0.1]
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO", "ERROR"]
 
 
-def test_an_answer_without_a_failure_says_nothing(time, caplog):
+def test_success_without_an_error_logs_nothing(time, caplog):
     caplog.set_level(logging.INFO)
 
     DatabaseErrors().cleared()
@@ -70,22 +70,22 @@ def test_an_answer_without_a_failure_says_nothing(time, caplog):
     assert caplog.records == []
 
 
-def test_nothing_but_failure_is_given_up_with_the_error(time):
-    found = DatabaseErrors()
-    rests(found, 1)
+def test_persistent_error_is_raised_after_the_deadline(time):
+    errors = DatabaseErrors()
+    delays(errors, 1)
     time.now += GIVE_UP_AFTER
-    rests(found, 1)
+    delays(errors, 1)
     time.now += 0.001
 
     with pytest.raises(OperationalError) as raised:
-        found.failed(LOCKED)
+        errors.failed(LOCKED)
 
     assert raised.value is LOCKED
 
 
 @pytest.fixture
 def connect(tmp_path):
-    """Opens the file as SQLite does, and closes everything in the end."""
+    """Open the file as SQLite does; close every connection after the test."""
     with ExitStack() as opened:
 
         def connect(*names, query="", **options):
@@ -131,12 +131,12 @@ def missing_table(connect):
         (missing_table, "manage.py migrate"),
     ],
 )
-def test_what_sqlite_says_is_met_with_what_to_do(fail, hint, connect):
+def test_error_of_sqlite_has_its_own_advice(fail, hint, connect):
     with pytest.raises(sqlite3.OperationalError) as raised:
         fail(connect)
 
     assert hint in advice(raised.value)
 
 
-def test_an_error_of_another_kind_speaks_for_itself():
+def test_unknown_error_has_general_advice():
     assert advice(OperationalError("something new")) == "see the error"

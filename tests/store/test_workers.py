@@ -1,4 +1,4 @@
-"""Queue.objects.overview(): depth, workers, and what workers have counted in the last hour."""
+"""Workers and what they report: slots, and settled deliveries of the last hour."""
 
 import json
 
@@ -45,36 +45,34 @@ def record(worker="w1", queues=("jobs",), **facts):
 
 
 def overview(queue="jobs"):
-    return next(each for each in Queue.objects.overview() if each.stats.queue == queue)
+    return next(entry for entry in Queue.objects.overview() if entry.stats.queue == queue)
 
 
-def test_a_queue_at_a_glance(queue, make_queue, clock):
+def test_overview_counts_messages_workers_and_slots(queue, make_queue, clock):
     make_queue("others")
     Message.objects.enqueue("jobs", 1)
     register("default", record("w1"))
     register("default", record("w2", queues=("jobs", "others"), slots=2))
 
-    found = overview()
-
-    assert found.stats.counts["active"] == 1
-    assert (found.workers, found.slots) == (2, 6)
+    assert overview().stats.counts["active"] == 1
+    assert (overview().workers, overview().slots) == (2, 6)
     assert (overview("others").workers, overview("others").slots) == (1, 2)
 
 
-def test_an_hour_has_sixty_minutes_the_running_one_last(queue, clock):
+def test_overview_has_sixty_minutes_and_the_current_one_last(queue, clock):
     minute = clock.ms // MINUTE
-    counted = {"jobs": [(minute, 5, 1), (minute - 59, 7, 0), (minute - 60, 99, 99)]}
-    register("default", record(settled=counted))
+    counts = {"jobs": [(minute, 5, 1), (minute - 59, 7, 0), (minute - 60, 99, 99)]}
+    register("default", record(settled=counts))
 
-    found = overview()
+    entry = overview()
 
-    assert len(found.minutes) == MINUTES
-    assert (found.minutes[0].completed, found.minutes[-1].failed) == (7, 1)
-    assert found.minutes[-1].began_ms == minute * MINUTE
-    assert (found.completed, found.failed) == (12, 1)
+    assert len(entry.minutes) == MINUTES
+    assert (entry.minutes[0].completed, entry.minutes[-1].failed) == (7, 1)
+    assert entry.minutes[-1].began_ms == minute * MINUTE
+    assert (entry.completed, entry.failed) == (12, 1)
 
 
-def test_several_workers_are_added_up_and_those_that_are_gone_too(queue, clock):
+def test_overview_adds_up_running_and_former_workers(queue, clock):
     minute = clock.ms // MINUTE
     for worker in ("w1", "w2", "w3"):
         register("default", record(worker, settled={"jobs": [(minute, 2, 1)]}))
@@ -86,7 +84,7 @@ def test_several_workers_are_added_up_and_those_that_are_gone_too(queue, clock):
     assert (overview().completed, overview().failed) == (6, 3)
 
 
-def test_what_is_older_than_an_hour_is_not_kept(queue, clock):
+def test_counts_of_former_workers_are_kept_for_an_hour(queue, clock):
     minute = clock.ms // MINUTE
     register("default", record("w1", settled={"jobs": [(minute, 2, 1)]}))
     unregister("default", "w1")
@@ -111,7 +109,7 @@ def test_what_is_older_than_an_hour_is_not_kept(queue, clock):
     ],
     ids=["complete", "abandon", "back off", "reject", "defer"],
 )
-def test_a_delivery_counts_as_it_ended(queue, clock, end, expected):
+def test_delivery_is_counted_by_its_outcome(queue, clock, end, expected):
     tally = Tally()
     message = enqueue_and_claim("jobs")
     end(message)
@@ -122,47 +120,44 @@ def test_a_delivery_counts_as_it_ended(queue, clock, end, expected):
     assert (minute.completed, minute.failed) == expected
 
 
-def test_a_tally_forgets_what_is_over(clock):
+def test_tally_drops_counts_older_than_an_hour(clock):
     tally = Tally()
     tally.add("jobs", "completed", now=clock.ms)
     assert tally.last_hour(now=clock.ms)
 
     assert tally.last_hour(now=clock.ms + 3_600_000) == {}
     assert tally.last_hour(now=clock.ms) == {}
-
-
-def test_nothing_counted_is_nothing(clock):
     assert merge_tallies([], now=clock.ms) == {}
-    assert {each.completed for each in last_hour({}, "jobs", now=clock.ms)} == {0}
+    assert {minute.completed for minute in last_hour({}, "jobs", now=clock.ms)} == {0}
 
 
-def test_counting_writes_nothing_until_the_entry_is_written(queue, clock):
+def test_worker_counts_deliveries_without_a_query(queue, clock, django_assert_num_queries):
     entry = WorkerEntry(WorkerOptions(using="default", queues=("jobs",), name="w1"))
     entry.refresh(in_flight=0)
     message = enqueue_and_claim("jobs")
     message.complete()
 
-    with CaptureQueriesContext(connection) as captured:
+    with django_assert_num_queries(0):
         entry.count(message)
         entry.refresh(in_flight=0)
-    assert len(captured) == 0
     entry.remove()
 
     assert overview().completed == 1
 
 
-def test_an_overview_costs_the_same_statements_for_any_number_of_queues(queue, make_queue):
-    with CaptureQueriesContext(connection) as one:
-        Queue.objects.overview()
-    for number in range(20):
-        make_queue(f"queue-{number}")
-    with CaptureQueriesContext(connection) as many:
-        Queue.objects.overview()
+def test_overview_takes_as_many_queries_for_any_number_of_queues(queue, make_queue):
+    counts = []
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as captured:
+            Queue.objects.overview()
+        counts.append(len(captured))
+        for number in range(20):
+            make_queue(f"queue-{number}")
 
-    assert len(many) == len(one) <= 5
+    assert counts[0] == counts[1] <= 5
 
 
-def test_record_of_a_newer_release_is_read_without_unknown_fields(queue):
+def test_worker_record_of_a_newer_release_is_read(queue):
     register("default", record("w1"))
     entry = MetaEntry.objects.get(key="worker:w1")
     values = {**json.loads(entry.value), "colour": "blue"}

@@ -1,4 +1,4 @@
-"""Times and lengths of time as people say them."""
+"""Times and durations as people read them."""
 
 import pytest
 
@@ -9,7 +9,7 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 @pytest.mark.parametrize(
-    ("ms", "said"),
+    ("ms", "text"),
     [
         (0, "0 s"),
         (1, "0.001 s"),
@@ -25,12 +25,12 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
         (400 * DAY + 1, "400 d"),
     ],
 )
-def test_a_length_has_two_units_at_most(ms, said):
-    assert format_duration(ms) == said
+def test_duration_has_at_most_two_units(ms, text):
+    assert format_duration(ms) == text
 
 
 @pytest.mark.parametrize(
-    ("ms", "zone", "said"),
+    ("ms", "zone", "text"),
     [
         (14 * SECOND, "UTC", "00:00:14 (in 14 s)"),
         (0, "UTC", "00:00:00 (0 s ago)"),
@@ -39,7 +39,7 @@ def test_a_length_has_two_units_at_most(ms, said):
         (DAY, "UTC", "2026-01-02 00:00:00 (in 1 d)"),
     ],
 )
-def test_a_time_has_its_date_where_that_is_not_todays(settings, ms, zone, said):
+def test_time_has_a_date_unless_the_date_is_today(settings, ms, zone, text):
     settings.TIME_ZONE = zone
 
-    assert format_time(START_MS + ms, now=START_MS) == said
+    assert format_time(START_MS + ms, now=START_MS) == text
