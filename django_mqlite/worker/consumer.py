@@ -22,7 +22,7 @@ from .reaper import MAX_POLL_INTERVAL, Reaper
 from .registry import WorkerEntry
 from .shutdown import Shutdown
 from .wakeup import Wakeup
-from .watchdogs import Memory, Parent
+from .watchdogs import Memory
 
 logger = get_logger("django_mqlite.worker")
 
@@ -57,7 +57,6 @@ class Consumer:
         self._entry = entry
         self._renewer = renewer
         self._stall_is_logged = False
-        self._parent = None if options.supervised else Parent()
         self._memory = Memory(options.max_memory_mb)
         self._reap_at = 0.0
         self._version = -1
@@ -100,12 +99,6 @@ class Consumer:
 
     @property
     def _done(self) -> bool:
-        if self._parent is not None and self._parent.gone:
-            logger.warning(
-                "the process that started this worker has ended, so the worker is shutting down; "
-                "use nohup, setsid or a process manager for a worker that outlives it"
-            )
-            self._shutdown.request()
         if self._shutdown.requested or self._quota == 0 or self._memory.exceeded:
             return True
         return self._options.burst and self._idle

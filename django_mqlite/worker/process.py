@@ -68,7 +68,7 @@ def run_worker_process(
     error = None
     try:
         with (
-            watched(options.using, shutdown),
+            watched(options.using, shutdown, supervised=options.supervised),
             _burst_progress(options) as show_claimed,
         ):
             logger.info("worker %s serves %s", options.name, ", ".join(options.queues))

@@ -27,9 +27,9 @@ from .shutdown import Shutdown
 
 
 class Parent:
-    """The parent process. A worker exits when its parent does: its shell can no longer stop it.
+    """The parent process. A process exits when its parent does: its shell can no longer stop it.
 
-    A worker started with `nohup` (ignores SIGHUP) or `setsid` (leads its own session) is meant to
+    A process started with `nohup` (ignores SIGHUP) or `setsid` (leads its own session) is meant to
     outlive its parent.
     """
 
@@ -83,22 +83,21 @@ Identity = tuple[int, int]
 
 
 @contextmanager
-def watched(using: str, shutdown: Shutdown) -> Iterator[None]:
-    """Exit the process at once if one of the database files is replaced or removed.
+def watched(using: str, shutdown: Shutdown, *, supervised: bool = False) -> Iterator[None]:
+    """Exit the process if one of the database files is replaced, or if its parent has ended.
 
-    SQLite keeps using the files it has open, so writes after that would be lost although they were
-    acknowledged. A separate thread checks, because the others may be waiting for a lock.
+    It exits at once in the first case: SQLite keeps using the files it has open, so writes after
+    that would be lost although they were acknowledged. It shuts down in the second; the children of
+    a supervisor watch their parent themselves. A separate thread checks, because the others may be
+    waiting for a lock.
     """
     _make_names_absolute()
     path = database_path(using)
-    if path is None:
-        yield
-        return
-    files = DatabaseFiles(using, path)
+    files = None if path is None else DatabaseFiles(using, path)
+    parent = None if supervised else Parent()
     finished = Event()
-    thread = Thread(
-        target=_watch, args=(files, finished, shutdown), name="mqlite-file", daemon=True
-    )
+    arguments = (files, parent, finished, shutdown)
+    thread = Thread(target=_watch, args=arguments, name="mqlite-watchdog", daemon=True)
     thread.start()
     try:
         yield
@@ -115,9 +114,17 @@ def _make_names_absolute() -> None:
             settings["NAME"] = absolute_name(str(settings["NAME"]))
 
 
-def _watch(files: "DatabaseFiles", finished: Event, shutdown: Shutdown) -> None:
+def _watch(
+    files: "DatabaseFiles | None", parent: Parent | None, finished: Event, shutdown: Shutdown
+) -> None:
     while not finished.wait(CHECK_INTERVAL):
-        if gone := files.gone():
+        if parent is not None and parent.gone and not shutdown.requested:
+            logger.warning(
+                "the process that started this one has ended, so this one is shutting down; use "
+                "nohup, setsid or a process manager for a worker that outlives it"
+            )
+            shutdown.request()
+        if files is not None and (gone := files.gone()):
             logger.error(
                 "%s was replaced or removed; this process is exiting, so that it can be restarted "
                 "on the current files. While a process uses a database, nothing but SQLite may "

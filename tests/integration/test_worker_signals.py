@@ -183,12 +183,12 @@ def test_second_signal_ends_a_busy_worker_and_keeps_its_leases(
     assert rows_of(database, held.values()) == [("locked", 1, 0)] * processes
 
 
-@pytest.mark.parametrize(("processes", "launcher"), [(1, "child"), (2, "")], ids=str)
+@pytest.mark.parametrize(("processes", "launcher"), [(1, "child"), (2, "child"), (2, "")], ids=str)
 def test_busy_worker_finishes_its_handlers_without_its_parent(
     database, busy_processes, processes, launcher
 ):
     worker, held = busy_processes(processes, launcher=launcher)
-    orphans = [psutil.Process(pid) for pid in held]
+    orphans = psutil.Process(worker.pid).children(recursive=True)
     waiting = database.enqueue("jobs")
 
     worker.kill()
@@ -199,6 +199,16 @@ def test_busy_worker_finishes_its_handlers_without_its_parent(
     database.wait_gone(*held.values())
     assert len(database.effects()) == processes
     assert database.row(waiting)["delivery_count"] == 0
+
+
+def test_reaper_ends_without_its_parent(database):
+    reaper = database.run("runreaper", launcher="child")
+    reaper.wait_said("the reaper has started")
+    orphans = psutil.Process(reaper.pid).children()
+
+    reaper.kill()
+
+    wait_all_gone(orphans)
 
 
 def test_first_signal_after_the_parent_is_gone_lets_handlers_finish(database, busy_processes):
