@@ -25,6 +25,12 @@ class DocumentField(models.JSONField):
             return value
 
 
+class ComputedTextField(models.TextField):  # type: ignore[type-arg]
+    """A text that the table computes from other columns; it is never written."""
+
+    generated = True
+
+
 class EpochMillisecondsField(models.Field):  # type: ignore[type-arg]
     """INTEGER epoch milliseconds in the table, an aware UTC `datetime` (or None for 0) in Python.
 

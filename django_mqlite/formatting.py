@@ -45,3 +45,8 @@ def format_time(ms: int, *, now: int) -> str:
     text = f"{at:%H:%M:%S}" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S}"
     template = _("%(time)s (in %(length)s)") if ms > now else _("%(time)s (%(length)s ago)")
     return template % {"time": text, "length": format_duration(ms - now)}
+
+
+def short_error(error_class: str | None, message: str | None) -> str | None:
+    """Return an error in one line, such as `KeyError: 'id'`; None if there is none."""
+    return ": ".join(filter(None, (error_class, message))) or None

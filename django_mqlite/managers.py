@@ -36,9 +36,9 @@ class MessageManager(EnqueueVerbs[M], ClaimVerbs[M], OperationVerbs[M], FindVerb
 class DeadLetterManager(DeadLetterVerbs[M]):
     """Inspect, redrive and purge dead letters: `DeadLetter.objects`.
 
-    - Inspect: peek()
-    - Redrive: redrive() by id, redrive_queue() by queue, age and reason
-    - Delete: purge() by id, purge_queue() by queue, age and reason
+    - Inspect: peek(), count_by_error()
+    - Redrive: redrive() by id, redrive_queue() by queue, age, reason and error class
+    - Delete: purge() by id, purge_queue() by queue, age, reason and error class
     """
 
     def get_queryset(self) -> models.QuerySet[M]:

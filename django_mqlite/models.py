@@ -10,7 +10,12 @@ from django.utils.translation import gettext_lazy as _
 
 from . import message
 from .exceptions import LeaseVerb, LockLost
-from .fields import DocumentField, EpochMillisecondsField, MillisecondsField
+from .fields import (
+    ComputedTextField,
+    DocumentField,
+    EpochMillisecondsField,
+    MillisecondsField,
+)
 from .managers import DeadLetterManager, MessageManager, QueueManager, SubscriptionManager
 from .timing import Duration, epoch_ms, milliseconds
 from .types import (
@@ -151,6 +156,7 @@ class Message(GuardedModel):
     dead_letter_description = models.TextField(_("dead-letter description"), null=True)
     interruptions = models.BigIntegerField(_("interruptions"), default=0)
     kept_until = EpochMillisecondsField(_("kept until"))
+    error_class = ComputedTextField(_("error class"), null=True)
 
     objects: ClassVar[MessageManager["Message"]] = MessageManager()  # type: ignore[assignment]
 

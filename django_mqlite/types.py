@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from .exceptions import storable
 
@@ -105,6 +105,17 @@ class BulkCount(int):
             self.referenced + other.referenced,
             self.duplicates + other.duplicates,
         )
+
+
+class ErrorCount(NamedTuple):
+    """The number of dead letters whose last error was of this class.
+
+    Without a recorded error, `error_class` is None and `reason` tells them apart.
+    """
+
+    error_class: str | None
+    reason: str | None
+    letters: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

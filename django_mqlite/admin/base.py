@@ -240,6 +240,12 @@ class ReasonFilter(TextFilter):
     column = "dead_letter_reason"
 
 
+class ErrorClassFilter(TextFilter):
+    title = _("error class")
+    parameter_name = "error_class"
+    column = "error_class"
+
+
 def log(request: HttpRequest, objects: Sequence[Model], action_flag: int, text: str) -> None:
     """Add an entry for each object to the admin log.
 

@@ -8,14 +8,21 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils.http import urlencode
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from ..exceptions import QueueNotFound
+from ..formatting import short_error
 from ..models import DeadLetter
 from ..types import State
 from .actions import PURGE, REDRIVE, act_on_dead_letters
-from .base import GroupFilter, QueueFilter, ReasonFilter
+from .base import ErrorClassFilter, GroupFilter, QueueFilter, ReasonFilter
 from .formatting import shortened
 from .messages import EMPTY, BaseMessageAdmin
+
+SHOWN_ERRORS = 8
+"""The most classes of errors above the list."""
 
 
 class DeadLetterAdmin(BaseMessageAdmin):
@@ -26,7 +33,7 @@ class DeadLetterAdmin(BaseMessageAdmin):
         "delivery_count", "finished_at",
     )  # fmt: skip
     fixed_filters = {"state": State.DEAD_LETTERED}
-    list_filter = (QueueFilter, ReasonFilter, GroupFilter)
+    list_filter = (QueueFilter, ErrorClassFilter, ReasonFilter, GroupFilter)
     ordering = ("-finished_at", "-id")
     actions = ("redrive", "purge")
     change_list_template = "admin/django_mqlite/dead_letters.html"
@@ -34,6 +41,7 @@ class DeadLetterAdmin(BaseMessageAdmin):
     def get_page_queryset(self) -> Any:
         return DeadLetter.objects.with_last_error().only(
             "id", "queue", "subject", "group_id", "dead_letter_reason", "dead_letter_description",
+            "error_class",
             "delivery_count", "finished_at",
         )  # fmt: skip
 
@@ -43,9 +51,24 @@ class DeadLetterAdmin(BaseMessageAdmin):
         """Show the list, with a button for each action on all matching dead letters."""
         allowed = self.get_actions(request)
         actions = [action for action in (REDRIVE, PURGE) if action.name in allowed]
-        return super().changelist_view(
-            request, {"actions_for_all": actions, **(extra_context or {})}
-        )
+        context = {"actions_for_all": actions, "error_counts": self._error_counts(request)}
+        return super().changelist_view(request, {**context, **(extra_context or {})})
+
+    def _error_counts(self, request: HttpRequest) -> list[tuple[str, str, int]]:
+        """Return label, URL and count of the dead letters with each class of errors."""
+        queue = request.GET.get("queue") or None
+        try:
+            counts = DeadLetter.objects.count_by_error(queue, limit=SHOWN_ERRORS)
+        except (QueueNotFound, ValueError):
+            return []
+        kept = {"queue": queue} if queue else {}
+        rows = []
+        for count in counts:
+            label = count.error_class or count.reason or gettext("no recorded error")
+            name = ErrorClassFilter.parameter_name if count.error_class else "reason"
+            query = urlencode({**kept, name: count.error_class or count.reason or ""})
+            rows.append((shortened(label) or label, f"?{query}", count.letters))
+        return rows
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -71,6 +94,9 @@ class DeadLetterAdmin(BaseMessageAdmin):
 
     @admin.display(description=_("error"), empty_value=EMPTY)
     def error(self, letter: Any) -> str | None:
-        """Return the dead letter's description, and its last error unless it is the same text."""
-        texts = dict.fromkeys(filter(None, (letter.dead_letter_description, letter.last_error)))
+        """Return the last error with its class, and the description unless it is the same text."""
+        last_error = short_error(letter.error_class, letter.last_error)
+        description = letter.dead_letter_description
+        repeated = description in (letter.last_error, last_error)
+        texts = (last_error, None if repeated else description)
         return " – ".join(filter(None, map(shortened, texts))) or None

@@ -126,8 +126,8 @@ class BaseMessageAdmin(BaseAdmin):
     # The list
 
     def find(self, request: HttpRequest, queryset: QuerySet[Any], position: str | None) -> Page:
-        """Use the indexes of Message.objects.find(), which has no filter by reason."""
-        if request.GET.get("reason"):
+        """Use Message.objects.find(), unless a filter is set that only dead letters have."""
+        if request.GET.get("reason") or request.GET.get("error_class"):
             return super().find(request, queryset, position)
         filters = {name: request.GET.get(name) or None for name in ("queue", "state", "group")}
         try:

@@ -50,6 +50,12 @@ CREATE TABLE mqlite_subscriptions (
 ) STRICT
 """
 
+# `error_class` is the class of the last recorded failure, without its module. SQLite cannot split a
+# path: rtrim() returns the part up to the last dot, and replace() removes that part.
+LAST_CLASS = "json_extract(errors, '$[#-1].class')"
+MODULE = f"rtrim({LAST_CLASS}, replace({LAST_CLASS}, '.', ''))"
+ERROR_CLASS = f"nullif(replace({LAST_CLASS}, {MODULE}, ''), '')"
+
 # AUTOINCREMENT: ids are never reused, so an old reference cannot point to a new message.
 #
 # `line` names the ordered line of the message: its group, '' in a strict_fifo queue (one line for
@@ -57,7 +63,7 @@ CREATE TABLE mqlite_subscriptions (
 # The triggers keep exactly one unblocked message, the head, per line, and a unique index makes a
 # second one impossible. A claim therefore reads only heads, however long the lines are. Searching
 # for earlier messages at claim time would read every message of a blocked group.
-MESSAGES = """
+MESSAGES = f"""
 CREATE TABLE mqlite_messages (
     id                      INTEGER PRIMARY KEY AUTOINCREMENT,
     queue                   TEXT    NOT NULL REFERENCES mqlite_queues (name) ON DELETE CASCADE,
@@ -92,6 +98,8 @@ CREATE TABLE mqlite_messages (
     dead_letter_description TEXT,
     interruptions           INTEGER NOT NULL DEFAULT 0,
     kept_until              INTEGER NOT NULL DEFAULT 0,
+    error_class             TEXT    GENERATED ALWAYS AS
+                                    (CASE WHEN json_valid(errors) THEN {ERROR_CLASS} END) STORED,
     CHECK (visible_at BETWEEN 0 AND 253402300799999),
     CHECK (enqueued_at BETWEEN 0 AND 253402300799999),
     CHECK (expires_at BETWEEN 0 AND 253402300799999),
@@ -189,17 +197,17 @@ INDEXES = [
     CREATE INDEX mqlite_messages_deferred ON mqlite_messages (queue, id, state)
      WHERE state = 'deferred'
     """,
-    # lists, redrive and retention of dead letters, oldest death first; a filter by reason reads
-    # only the index
+    # lists, redrive and retention of dead letters, oldest death first; a filter by reason or error
+    # class reads only the index
     """
     CREATE INDEX mqlite_messages_dead ON mqlite_messages (queue, finished_at, id, state,
-                                                          dead_letter_reason)
+                                                          dead_letter_reason, error_class)
      WHERE state = 'dead_lettered'
     """,
     # the latest deaths of all queues
     """
     CREATE INDEX mqlite_messages_died ON mqlite_messages (finished_at, id, state,
-                                                          dead_letter_reason)
+                                                          dead_letter_reason, error_class)
      WHERE state = 'dead_lettered'
     """,
     # number and age of completed messages

@@ -106,6 +106,10 @@ STATE = [
             ),
             ("interruptions", models.BigIntegerField(default=0, verbose_name="interruptions")),
             ("kept_until", django_mqlite.fields.EpochMillisecondsField(verbose_name="kept until")),
+            (
+                "error_class",
+                django_mqlite.fields.ComputedTextField(null=True, verbose_name="error class"),
+            ),
         ],
         options={
             "verbose_name": "message",

@@ -1,7 +1,7 @@
 """Redrive and purge dead letters in batches, each in its own transaction."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -20,7 +20,7 @@ from ..store import sqlite as store
 from ..store.sqlite.dead_letters import Redelivery
 from ..timing import Duration, milliseconds, moment
 from ..transactions import after_commit, write_transaction, yield_to_other_writers
-from ..types import BulkCount
+from ..types import BulkCount, ErrorCount
 from .base import BATCH, M, Verbs, from_rows, require_queue
 from .references import referenced
 
@@ -35,10 +35,15 @@ Progress = Callable[[int], object]
 class Selection:
     """A selection of a queue's dead letters, and the function to call with the progress."""
 
-    limit: int | None
-    older_than: Duration | None
-    reason: str | None
-    progress: Progress | None
+    limit: int | None = None
+    older_than: Duration | None = None
+    reason: str | None = None
+    error_class: str | None = None
+    progress: Progress | None = None
+
+
+MOST_COUNTED = 100_000
+"""The most dead letters that count_by_error() reads, so that its time has a bound."""
 
 
 class DeadLetterVerbs(Verbs[M]):
@@ -51,13 +56,15 @@ class DeadLetterVerbs(Verbs[M]):
         ids: Iterable[int] | None = None,
         older_than: Duration | None = None,
         reason: str | None = None,
+        error_class: str | None = None,
     ) -> models.QuerySet[M]:
         """Return the dead letters of `queue`, those with `ids` if given, to count or show them.
 
-        `older_than` and `reason` are as in redrive_queue() and purge_queue(). Raises QueueNotFound.
+        The other arguments are as in redrive_queue() and purge_queue(). Raises QueueNotFound.
         """
         queue = checked_text(queue, "queue")
         reason = optional_text(reason, "reason")
+        error_class = optional_text(error_class, "error_class")
         require_queue(self.connection, queue)
         letters = self.using(self.database).filter(queue=queue)
         if ids is not None:
@@ -66,7 +73,29 @@ class DeadLetterVerbs(Verbs[M]):
             letters = letters.filter(finished_at__lte=moment(_finished_before(older_than)))
         if reason is not None:
             letters = letters.filter(dead_letter_reason=reason)
+        if error_class is not None:
+            letters = letters.filter(error_class=error_class)
         return letters
+
+    def count_by_error(self, queue: str | None = None, *, limit: int = 20) -> list[ErrorCount]:
+        """Count the dead letters of `queue`, or of all queues, by the class of their last error.
+
+        The most frequent come first, at most `limit` of them. Dead letters without a recorded error
+        are counted by their reason. Only the newest 100,000 are counted. Raises QueueNotFound.
+        """
+        queue = optional_text(queue, "queue")
+        limit = checked_integer(limit, "limit")
+        connection = self.connection
+        if queue is None:
+            rows = store.dead_letters.COUNT_BY_ERROR.all(
+                connection, newest=MOST_COUNTED, limit=limit
+            )
+        else:
+            require_queue(connection, queue)
+            rows = store.dead_letters.COUNT_BY_ERROR_IN_QUEUE.all(
+                connection, queue=queue, newest=MOST_COUNTED, limit=limit
+            )
+        return [ErrorCount(*row) for row in rows]
 
     def with_last_error(self) -> models.QuerySet[M]:
         """Annotate dead letters with `last_error`, the message of their last error or None.
@@ -103,13 +132,14 @@ class DeadLetterVerbs(Verbs[M]):
         """
         return self._in_batches(ids, self._redrive_action(into, rate, milliseconds(delay, "delay")))
 
-    def redrive_queue(
+    def redrive_queue(  # noqa: PLR0913 - keywords that select and spread
         self,
         queue: str,
         *,
         limit: int | None = None,
         older_than: Duration | None = None,
         reason: str | None = None,
+        error_class: str | None = None,
         into: str | None = None,
         rate: float | None = None,
         progress: Progress | None = None,
@@ -117,13 +147,21 @@ class DeadLetterVerbs(Verbs[M]):
         """Redrive the dead letters of `queue`, oldest first; return their number.
 
         `limit` is the maximum number to redrive. `older_than` (timedelta or seconds) selects those
-        that have been dead letters for at least that long, `reason` those with this reason. `into`
-        and `rate` are as in redrive(). Messages that become dead letters during the call are not
-        redriven. `progress` is called after each batch with the number so far.
+        that have been dead letters for at least that long, `reason` those with this reason, and
+        `error_class` those whose last error was of this class, without its module, such as
+        "ConnectionRefusedError". `into` and `rate` are as in redrive(). Messages that become dead
+        letters during the call are not redriven. `progress` is called after each batch with the
+        number so far.
 
         Raises QueueNotFound, also for the queue `into`, and GroupRequired for that queue.
         """
-        selection = Selection(limit=limit, older_than=older_than, reason=reason, progress=progress)
+        selection = Selection(
+            limit=limit,
+            older_than=older_than,
+            reason=reason,
+            error_class=error_class,
+            progress=progress,
+        )
         return self._in_queue(queue, selection, self._redrive_action(into, rate))
 
     def purge(self, ids: Iterable[int]) -> BulkCount:
@@ -141,19 +179,27 @@ class DeadLetterVerbs(Verbs[M]):
         limit: int | None = None,
         older_than: Duration | None = None,
         reason: str | None = None,
+        error_class: str | None = None,
         everything: bool = False,
         progress: Progress | None = None,
     ) -> BulkCount:
         """Delete dead letters of `queue`, oldest first; return their number.
 
-        Requires `limit`, `older_than`, `reason` or `everything=True`. The arguments are those of
-        redrive_queue(), and the result is that of purge(). Raises QueueNotFound.
+        Requires `limit`, `older_than`, `reason`, `error_class` or `everything=True`. The arguments
+        are those of redrive_queue(), and the result is that of purge(). Raises QueueNotFound.
         """
-        if limit is None and older_than is None and reason is None and not everything:
+        selection = Selection(
+            limit=limit,
+            older_than=older_than,
+            reason=reason,
+            error_class=error_class,
+            progress=progress,
+        )
+        if not everything and replace(selection, progress=None) == Selection():
             raise ValueError(
-                "purge_queue() deletes messages: pass limit, older_than, reason or everything=True."
+                "purge_queue() deletes messages: pass limit, older_than, reason, error_class or "
+                "everything=True."
             )
-        selection = Selection(limit=limit, older_than=older_than, reason=reason, progress=progress)
         return self._in_queue(queue, selection, self._purge_batch)
 
     def peek(self, queue: str, *, limit: int = 10) -> list[M]:
@@ -177,6 +223,7 @@ class DeadLetterVerbs(Verbs[M]):
     def _in_queue(self, queue: str, selection: Selection, action: BatchAction) -> BulkCount:
         queue = checked_text(queue, "queue")
         reason = optional_text(selection.reason, "reason")
+        error_class = optional_text(selection.error_class, "error_class")
         limit = selection.limit
         if limit is not None:
             limit = checked_integer(limit, "limit")
@@ -191,6 +238,7 @@ class DeadLetterVerbs(Verbs[M]):
                 after_finished_at=last[0],
                 after_id=last[1],
                 reason=reason,
+                error_class=error_class,
                 limit=batch_size,
             )
             if batch:

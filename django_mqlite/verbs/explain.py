@@ -11,7 +11,7 @@ from django.utils.translation import ngettext
 
 from .. import timing
 from ..arguments import checked_id
-from ..formatting import format_duration, format_time
+from ..formatting import format_duration, format_time, short_error
 from ..handlers import get_handlers, queues_of_kinds
 from ..store import sqlite as store
 from ..store.sqlite.explain import COUNT_AHEAD_TO, LastSettlement, MessageStatus
@@ -242,7 +242,9 @@ def _not_due(message: MessageStatus, now: int) -> Explanation:
             "is retried at %(due)s: delivery %(delivery_count)d of %(max_delivery_count)d failed "
             "with %(error)s"
         )
-        words["error"] = _last_error(message) or _("no recorded error")
+        words["error"] = short_error(message.error_class, message.error_message) or _(
+            "no recorded error"
+        )
     elif message.has_failed:
         code, text = "redrive_paced", _("was redriven at a limited rate and is due at %(due)s")
     else:
@@ -304,11 +306,6 @@ def _reaper_text(context: ExplainContext) -> dict[str, Any]:
     }
 
 
-def _last_error(message: MessageStatus) -> str:
-    kind = (message.error_class or "").rpartition(".")[2]
-    return ": ".join(filter(None, (kind, message.error_message)))
-
-
 def _explanation(
     message: MessageStatus,
     code: str,
@@ -324,7 +321,7 @@ def _explanation(
         "delivery_count": message.delivery_count,
         "max_delivery_count": message.max_delivery_count,
         "paused": bool(message.paused),
-        "last_error": _last_error(message) or None,
+        "last_error": short_error(message.error_class, message.error_message),
         **facts,
     }
     return Explanation(code=code, text=text % (facts | (words or {})), facts=facts)

@@ -70,6 +70,7 @@ CALLS = {
     "DeadLetter.objects.purge": {"ids": [1]},
     "DeadLetter.objects.purge_queue": {"queue": "jobs", "limit": 1},
     "DeadLetter.objects.peek": {"queue": "jobs"},
+    "DeadLetter.objects.count_by_error": {},
     "Queue.objects.create_queue": {"name": "jobs"},
     "Queue.objects.configure": {"name": "jobs"},
     "Queue.objects.named": {"name": "jobs"},

@@ -9,7 +9,7 @@ import pytest
 from tests.support.source import ROOT, python_files, tree_of
 
 DOCUMENT = ROOT / "docs" / "conformance.md"
-RULES_OF_SECTION = {1: 10, 2: 7, 3: 8, 4: 5, 5: 6, 6: 7, 7: 4, 8: 6, 9: 6, 10: 7, 11: 3, 13: 10}
+RULES_OF_SECTION = {1: 10, 2: 7, 3: 8, 4: 5, 5: 6, 6: 7, 7: 5, 8: 6, 9: 6, 10: 7, 11: 3, 13: 10}
 RULES = [f"{n}.{m}" for n, count in RULES_OF_SECTION.items() for m in range(1, count + 1)]
 
 # What is promised and not proven, as the document has to say too. Each entry is a debt: take it

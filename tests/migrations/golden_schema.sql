@@ -55,6 +55,8 @@ CREATE TABLE mqlite_messages (
     dead_letter_description TEXT,
     interruptions           INTEGER NOT NULL DEFAULT 0,
     kept_until              INTEGER NOT NULL DEFAULT 0,
+    error_class             TEXT    GENERATED ALWAYS AS
+                                    (CASE WHEN json_valid(errors) THEN nullif(replace(json_extract(errors, '$[#-1].class'), rtrim(json_extract(errors, '$[#-1].class'), replace(json_extract(errors, '$[#-1].class'), '.', '')), ''), '') END) STORED,
     CHECK (visible_at BETWEEN 0 AND 253402300799999),
     CHECK (enqueued_at BETWEEN 0 AND 253402300799999),
     CHECK (expires_at BETWEEN 0 AND 253402300799999),
@@ -136,14 +138,14 @@ CREATE INDEX mqlite_messages_correlation_id ON mqlite_messages (correlation_id)
      WHERE correlation_id IS NOT NULL;
 
 CREATE INDEX mqlite_messages_dead ON mqlite_messages (queue, finished_at, id, state,
-                                                          dead_letter_reason)
+                                                          dead_letter_reason, error_class)
      WHERE state = 'dead_lettered';
 
 CREATE INDEX mqlite_messages_deferred ON mqlite_messages (queue, id, state)
      WHERE state = 'deferred';
 
 CREATE INDEX mqlite_messages_died ON mqlite_messages (finished_at, id, state,
-                                                          dead_letter_reason)
+                                                          dead_letter_reason, error_class)
      WHERE state = 'dead_lettered';
 
 CREATE INDEX mqlite_messages_expiring ON mqlite_messages (expires_at)

@@ -105,6 +105,8 @@ EXPECTED = {
     "leases.RELEASE_WORKER": {BY_ID, "INDEX mqlite_messages_locked (queue=?)"},
     "workers.HELD_LEASES": {"INDEX mqlite_messages_locked (queue=? AND locked_until>?)"},
     "dead_letters.COPY_DEAD_LETTERS": {BY_ID},
+    "dead_letters.COUNT_BY_ERROR": {"INDEX mqlite_messages_died (finished_at>?)"},
+    "dead_letters.COUNT_BY_ERROR_IN_QUEUE": {DEAD},
     "dead_letters.NEXT_BATCH": {DEAD_BETWEEN},
     "dead_letters.PURGE": {BY_ID},
     "dead_letters.DUPLICATES_IN_QUEUE": {BY_ID, UNIQUE_KEY},

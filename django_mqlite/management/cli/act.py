@@ -161,10 +161,12 @@ def _purge(options: Options, output: Output) -> None:
 
 def _check_purge_selection(options: Options) -> None:
     check_selection(options, "all")
-    selected = [name for name in ("ids", "limit", "older_than", "reason", "all") if options[name]]
+    selections = ("ids", "limit", "older_than", "reason", "error_class", "all")
+    selected = [name for name in selections if options[name]]
     if not selected:
         raise CommandError(
-            "Nothing is selected: pass --id, --limit, --older-than, --reason, or --all."
+            "Nothing is selected: pass --id, --limit, --older-than, --reason, --error-class or "
+            "--all."
         )
     if options["all"] and len(selected) > 1:
         raise CommandError(
@@ -173,7 +175,7 @@ def _check_purge_selection(options: Options) -> None:
 
 
 def _filters(options: Options) -> dict[str, Any]:
-    return {"older_than": options["older_than"], "reason": options["reason"]}
+    return {name: options[name] for name in ("older_than", "reason", "error_class")}
 
 
 def _count(letters: DeadLetterManager[DeadLetter], options: Options) -> int:
@@ -376,7 +378,7 @@ def _subscribe(options: Options, output: Output) -> None:
 SUBCOMMANDS = (
     Subcommand("enqueue", "Enqueue a message.",
         _enqueue, _add_enqueue_arguments, "mqlite enqueue orders '{\"order\": 17}' --delay 15m"),
-    Subcommand("redrive", "Redrive the dead letters of a queue: all, or by age, reason or id.",
+    Subcommand("redrive", "Redrive dead letters of a queue: all, or by age, reason, error or id.",
         _redrive, _add_redrive_arguments,
         "mqlite redrive orders --reason MaxDeliveryCountExceeded --rate 10"),
     Subcommand("purge", "Delete dead letters of a queue.",

@@ -157,11 +157,12 @@ def add_selection(parser: ArgumentParser) -> None:
         "--older-than", type=duration, metavar="AGE", help="dead for at least this long, such as 7d"
     )
     add("--reason", metavar="NAME", help="only with this reason")
+    add("--error-class", metavar="CLASS", help="only with this class of the last error")
 
 
 def check_selection(options: Options, *others: str) -> None:
     """Raise CommandError if --id is combined with another selection."""
-    for name in ("limit", "older_than", "reason", *others):
+    for name in ("limit", "older_than", "reason", "error_class", *others):
         if options["ids"] and options[name]:
             option = "--" + name.replace("_", "-")
             raise CommandError(f"--id and {option} cannot be combined: pass only one of them.")

@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_mqlite.exceptions import format_error, is_interruption, stored_failures
-from django_mqlite.formatting import state_label
+from django_mqlite.formatting import short_error, state_label
 from django_mqlite.managers import MessageManager
 from django_mqlite.message import encode_json
 from django_mqlite.models import DeadLetter, Message, Queue
@@ -32,7 +32,7 @@ DOCUMENT = (
 SUMMARY = (
     "id", "queue", "state", "priority", "group_id", "subject", "message_id", "correlation_id",
     "delivery_count", "enqueued_at", "visible_at", "locked_until", "finished_at",
-    "dead_letter_reason",
+    "dead_letter_reason", "error_class",
 )  # fmt: skip
 """The columns that a list reads; none of them can be long."""
 ERROR_TIMES = ("started_at", "failed_at")
@@ -47,6 +47,7 @@ def document(message: Message) -> dict[str, Any]:
         "errors": _errors(message.errors or []),
         "dead_letter_reason": message.dead_letter_reason,
         "dead_letter_description": message.dead_letter_description,
+        "error_class": message.error_class,
     }
 
 
@@ -139,6 +140,7 @@ def _queue_row(queue: QueueOverview) -> list[Any]:
 LIST_COLUMNS = {
     "id": "id", "queue": "queue", "state": "state", "group": "group_id", "subject": "subject",
     "deliveries": "delivery_count", "enqueued": "enqueued_at", "reason": "dead_letter_reason",
+    "error": "error_class",
 }  # fmt: skip
 
 
@@ -198,13 +200,37 @@ def _value(message: Message, name: str) -> Any:
         case "body":
             return beginning(message.body)
         case "last_error":
-            return (
-                shortened(stored_failures(message.errors)[-1].get("message"))
-                if message.errors
-                else None
-            )
+            return shortened(_last_error(message))
         case _:
             return getattr(message, name)
+
+
+def _last_error(message: Message) -> str | None:
+    recorded = stored_failures(message.errors)
+    text = recorded[-1].get("message") if recorded else None
+    return short_error(message.error_class, text)
+
+
+# errors
+
+
+def _add_errors_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("queue", nargs="?", metavar="QUEUE", help="default: all queues")
+    parser.add_argument("--limit", type=count, default=20, metavar="N", help="at most N (20)")
+
+
+def _errors_by_class(options: Options, output: Output) -> None:
+    letters = DeadLetter.objects.db_manager(options["database"])
+    counts = letters.count_by_error(options["queue"], limit=options["limit"])
+    output.answer_table(
+        {"errors": [count._asdict() for count in counts]},
+        ("dead letters", "error", "reason, if no error was recorded"),
+        [
+            (count.letters, shortened(count.error_class), shortened(count.reason))
+            for count in counts
+        ],
+        empty="There are no dead letters.",
+    )
 
 
 # show and why
@@ -463,6 +489,8 @@ SUBCOMMANDS = (
         _stats, _add_stats_arguments, "mqlite stats --watch"),
     Subcommand("list", "List messages by queue, state or group, or search for one.",
         _list, _add_list_arguments, "mqlite list orders --state dead-lettered"),
+    Subcommand("errors", "Count dead letters by the class of their last error.",
+        _errors_by_class, _add_errors_arguments, "mqlite errors orders"),
     Subcommand("show", "Show everything about a message, and why it has not run.",
         _show, add_id, "mqlite show 17"),
     Subcommand("why", "Explain why a message has not run, what holds it, or how it ended.",

@@ -187,7 +187,44 @@ NEXT_BATCH = Statement(
      WHERE queue = %(queue)s AND state = 'dead_lettered' AND finished_at <= %(finished_before)s
        AND (finished_at, id) > (%(after_finished_at)s, %(after_id)s)
        AND (%(reason)s IS NULL OR dead_letter_reason = %(reason)s)
+       AND (%(error_class)s IS NULL OR error_class = %(error_class)s)
      ORDER BY finished_at, id
+     LIMIT %(limit)s
+    """,
+)
+
+CLASSES = "SELECT error_class, dead_letter_reason FROM mqlite_messages"
+
+COUNTS = "SELECT error_class, CASE WHEN error_class IS NULL THEN dead_letter_reason END, count(*)"
+
+# Served by mqlite_messages_died and mqlite_messages_dead, which have all columns that are read. The
+# condition on `finished_at` is always true; with it, SQLite searches the index.
+COUNT_BY_ERROR = Statement(
+    COUNTS
+    + """
+      FROM ("""
+    + CLASSES
+    + """
+             WHERE finished_at >= 0 AND state = 'dead_lettered'
+             ORDER BY finished_at DESC, id DESC
+             LIMIT %(newest)s)
+     GROUP BY 1, 2
+     ORDER BY 3 DESC, 1, 2
+     LIMIT %(limit)s
+    """,
+)
+
+COUNT_BY_ERROR_IN_QUEUE = Statement(
+    COUNTS
+    + """
+      FROM ("""
+    + CLASSES
+    + """
+             WHERE queue = %(queue)s AND state = 'dead_lettered'
+             ORDER BY finished_at DESC, id DESC
+             LIMIT %(newest)s)
+     GROUP BY 1, 2
+     ORDER BY 3 DESC, 1, 2
      LIMIT %(limit)s
     """,
 )

@@ -46,10 +46,7 @@ MESSAGE_STATUS = Statement(
            m.enqueued_at, m.expires_at, m.locked_until, m.locked_by, m.delivery_count,
            coalesce(nullif(m.max_delivery_count, 0), q.max_delivery_count),
            m.finished_at, m.dead_letter_reason, m.dead_letter_description,
-           m.errors IS NOT NULL,
-           CAST(json_extract("""
-    + ERRORS
-    + """, '$[#-1].class') AS TEXT),
+           m.errors IS NOT NULL, m.error_class,
            CAST(json_extract("""
     + ERRORS
     + """, '$[#-1].message') AS TEXT),

@@ -13,7 +13,7 @@ from .pages import DEAD_LETTERS, LISTS, MESSAGES, QUEUES, listed, text_of
 
 @pytest.mark.parametrize("url", LISTS)
 def test_lists_of_an_empty_database_are_empty(viewer, url):
-    assert "error" not in text_of(viewer.get(url)).lower()
+    assert "errornote" not in text_of(viewer.get(url))
 
 
 def test_queues_are_listed_with_counts_by_state(viewer, queue):
@@ -192,6 +192,30 @@ def test_dead_letters_are_listed_with_reason_and_last_error(viewer, queue):
     assert "article 17 is out" in page
     assert "the last error" in page
     assert "the first error" not in page
+
+
+def test_dead_letters_are_counted_and_filtered_by_error_class(viewer, queue, make_queue):
+    make_queue("other")
+    for error in (KeyError("id"), ConnectionRefusedError(111, "refused"), KeyError("name")):
+        enqueue_and_claim("jobs", 1).reject("Broken", error=error)
+    enqueue_and_claim("other", 1).reject("Invalid")
+
+    page = text_of(viewer.get(DEAD_LETTERS))
+    of_queue = text_of(viewer.get(DEAD_LETTERS, {"queue": "jobs"}))
+
+    assert "KeyError: &#x27;id&#x27;" in page
+    assert '<a href="?error_class=KeyError">2 × KeyError</a>' in page
+    assert '<a href="?reason=Invalid">1 × Invalid</a>' in page
+    assert "× Invalid" not in of_queue
+    assert '<a href="?queue=jobs&amp;error_class=ConnectionRefusedError">1 ×' in of_queue
+    assert len(listed(viewer.get(DEAD_LETTERS, {"error_class": "KeyError"}))) == 2
+    assert listed(viewer.get(DEAD_LETTERS, {"error_class": "Key"})) == []
+
+
+def test_error_counts_of_an_unknown_queue_are_left_out(viewer, queue):
+    enqueue_and_claim("jobs", 1).reject("Broken", error=KeyError("id"))
+
+    assert "× KeyError" not in text_of(viewer.get(DEAD_LETTERS, {"queue": "nope"}))
 
 
 def test_error_equal_to_the_description_is_listed_once(viewer, make_queue, clock):

@@ -6,8 +6,8 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from django_mqlite.models import Message
-from tests.support.verbs import dead_letter, state_of
+from django_mqlite.models import DeadLetter, Message
+from tests.support.verbs import dead_letter, enqueue_and_claim, state_of
 
 from .calls import Terminal, answer, mqlite
 
@@ -110,3 +110,14 @@ def test_live_messages_are_never_purged(queue):
     mqlite("purge", "jobs", "--all", "--yes")
 
     assert state_of(message) == "active"
+
+
+def test_purge_by_error_class_leaves_the_others_dead(queue):
+    for error in (KeyError("id"), TimeoutError()):
+        enqueue_and_claim("jobs").reject("Broken", error=error)
+
+    assert (
+        mqlite("purge", "jobs", "--error-class", "KeyError", "--yes")
+        == "1 dead letter of queue jobs purged.\n"
+    )
+    assert [letter.error_class for letter in DeadLetter.objects.all()] == ["TimeoutError"]

@@ -3,6 +3,7 @@
 import pytest
 from django.core.management import CommandError
 
+from django_mqlite.models import DeadLetter
 from tests.support.verbs import dead_letter, enqueue_and_claim, state_of
 
 from .calls import answer, mqlite
@@ -66,3 +67,14 @@ def test_what_is_no_dead_letter_is_none_of_its_business(queue):
     mqlite("redrive", "jobs")
 
     assert state_of(message) == "locked"
+
+
+def test_redrive_by_error_class_leaves_the_others_dead(queue):
+    for error in (KeyError("id"), TimeoutError()):
+        enqueue_and_claim("jobs").reject("Broken", error=error)
+
+    assert (
+        mqlite("redrive", "jobs", "--error-class", "KeyError")
+        == "1 dead letter of queue jobs redriven.\n"
+    )
+    assert [letter.error_class for letter in DeadLetter.objects.all()] == ["TimeoutError"]
