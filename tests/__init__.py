@@ -2,4 +2,4 @@
 
 from tests.support import current_sqlite
 
-current_sqlite.install_if_asked()
+current_sqlite.install_if_requested()

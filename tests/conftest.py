@@ -1,4 +1,4 @@
-"""What every test may use."""
+"""Fixtures and settings of every test."""
 
 import sqlite3
 from collections.abc import Callable
@@ -17,19 +17,19 @@ settings.load_profile("default")
 
 
 def pytest_report_header() -> str:
-    """Say which SQLite is under test; it is the one library this package stands on."""
+    """Return the SQLite under test, because the package depends on its version."""
     return f"SQLite: {sqlite3.sqlite_version} ({sqlite3.__name__})"
 
 
 @pytest.fixture
 def clock(mqlite_clock):
-    """The clock in use, standing still at the beginning of 2026."""
+    """The clock in use, which stands still at the beginning of 2026."""
     return mqlite_clock
 
 
 @pytest.fixture
 def make_queue(db) -> Callable:
-    """Creates a queue with the options of MQLITE['QUEUES']."""
+    """Create a queue with the options of MQLITE['QUEUES']."""
     from django_mqlite.models import Queue  # noqa: PLC0415 - nothing before the apps are ready
 
     return Queue.objects.create_queue

@@ -1,4 +1,4 @@
-"""What the engine changes in Django's SQLite backend: parameters, test databases and limits.
+"""Changes of Django's SQLite backend: parameters, test databases and limits.
 
 The rest is proven by Django's own tests, which tests/django_suite runs on the engine.
 """

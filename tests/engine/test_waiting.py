@@ -161,7 +161,31 @@ def test_deadlock_over_two_databases_ends_at_the_timeout(open_database):
     assert {str(error) for error in errors if error} == {"database is locked"}
 
 
-def test_thread_that_dies_in_a_transaction_releases_the_lock(engine):
+def end_with_sql(statement):
+    def end(engine):
+        execute(engine, "BEGIN IMMEDIATE")
+        execute(engine, INSERT, [1])
+        execute(engine, statement)
+
+    return end
+
+
+def end_with_the_driver(engine):
+    with engine.connection:
+        execute(engine, "BEGIN IMMEDIATE")
+        execute(engine, INSERT, [1])
+
+
+def end_in_another_thread(engine):
+    engine.inc_thread_sharing()
+    engine.set_autocommit(False)
+    execute(engine, INSERT, [1])
+    assert Running(engine.commit).end() is None
+    engine.set_autocommit(True)
+    engine.dec_thread_sharing()
+
+
+def end_with_the_thread(engine):
     def die():
         connections["engine"].set_autocommit(False)
         execute(connections["engine"], INSERT, [1])
@@ -169,43 +193,31 @@ def test_thread_that_dies_in_a_transaction_releases_the_lock(engine):
 
     Running(die).end()
 
-    single_statement(2)
-    assert stored(engine) == [2]
+
+def fail_in_executemany(engine):
+    execute(engine, "CREATE UNIQUE INDEX u ON t (a)")
+    with pytest.raises(IntegrityError), engine.cursor() as cursor:
+        cursor.executemany(INSERT, [[1], [1], [2]])
+    assert execute(engine, "PRAGMA busy_timeout") == [(0,)]
 
 
-@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
-def test_transaction_ended_with_sql_leaves_the_writer_queue(engine, statement):
-    execute(engine, "BEGIN IMMEDIATE")
-    execute(engine, INSERT, [1])
-
-    execute(engine, statement)
-
-    assert engine.connection.writer_queue._current is None
-    assert stored(engine) == ([1] if statement == "COMMIT" else [])
-
-
-def test_transaction_ended_by_the_driver_leaves_the_writer_queue(engine):
-    with engine.connection:
-        execute(engine, "BEGIN IMMEDIATE")
-        execute(engine, INSERT, [1])
-        thread = Running(single_statement, 2)
-        wait_until_queued(engine)
-
-    assert thread.end() is None
-    assert stored(engine) == [1, 2]
-
-
-def test_transaction_may_be_committed_in_another_thread(engine):
-    engine.inc_thread_sharing()
-    engine.set_autocommit(False)
-    execute(engine, INSERT, [1])
-
-    assert Running(engine.commit).end() is None
-    engine.set_autocommit(True)
-    engine.dec_thread_sharing()
+@pytest.mark.parametrize(
+    ("end", "values"),
+    [
+        (end_with_sql("COMMIT"), [1, 2]),
+        (end_with_sql("ROLLBACK"), [2]),
+        (end_with_the_driver, [1, 2]),
+        (end_in_another_thread, [1, 2]),
+        (end_with_the_thread, [2]),
+        (fail_in_executemany, [1, 2]),
+    ],
+    ids=["COMMIT", "ROLLBACK", "driver", "another thread", "thread dies", "executemany fails"],
+)
+def test_transaction_that_ended_leaves_the_writer_queue(engine, end, values):
+    end(engine)
 
     assert Running(single_statement, 2).end() is None
-    assert stored(engine) == [1, 2]
+    assert stored(engine) == values
 
 
 def test_deferred_transaction_with_a_stale_read_fails_at_once(engine):
@@ -258,17 +270,6 @@ def test_commit_without_wal_waits_for_readers(open_database):
     assert thread.end() is None
 
     assert stored(engine) == [1]
-
-
-def test_error_in_executemany_leaves_the_writer_queue(engine):
-    execute(engine, "CREATE TABLE u (a UNIQUE)")
-
-    with pytest.raises(IntegrityError), engine.cursor() as cursor:
-        cursor.executemany("INSERT INTO u VALUES (%s)", [[1], [1], [2]])
-
-    assert execute(engine, "SELECT a FROM u") == [(1,)]
-    assert engine.connection.writer_queue._current is None
-    assert execute(engine, "PRAGMA busy_timeout") == [(0,)]
 
 
 def test_checkpoint_waits_for_readers(engine):

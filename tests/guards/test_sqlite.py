@@ -15,5 +15,5 @@ def test_django_runs_on_the_sqlite_this_run_asked_for():
         (version,) = cursor.fetchone()
 
     assert version == sqlite3.sqlite_version
-    if current_sqlite.ASKED:
+    if current_sqlite.REQUESTED:
         assert tuple(map(int, version.split("."))) >= current_sqlite.OLDEST_CURRENT

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.django_db
 
 def messages(databases=None) -> dict[str, object]:
     """Return the messages of the checks by id."""
-    found = run_checks(tags=["mqlite"], databases=databases)
-    found += run_checks(tags=["database"], databases=databases) if databases else []
-    return {message.id: message for message in found if str(message.id).startswith("mqlite.")}
+    tags = ["mqlite", "database"] if databases else ["mqlite"]
+    messages = [message for tag in tags for message in run_checks(tags=[tag], databases=databases)]
+    return {message.id: message for message in messages if str(message.id).startswith("mqlite.")}
 
 
 @pytest.fixture(autouse=True)

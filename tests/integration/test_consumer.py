@@ -2,7 +2,7 @@
 
 import logging
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -115,6 +115,17 @@ def ids(messages):
 
 def other_program():
     return closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None))
+
+
+@contextmanager
+def short_timeout():
+    """Do not wait for the write lock, on either engine."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout = 0")
+    if hasattr(connection.connection, "timeout"):
+        connection.connection.timeout = 0
+    yield
+    connection.close()
 
 
 # Claiming
@@ -281,8 +292,7 @@ def test_settle_that_cannot_be_written_is_retried_and_logged_once(start_one, poo
     consumer, message = start_one()
     pool.end(message)
 
-    with connection.cursor() as cursor, other_program() as other:
-        cursor.execute("PRAGMA busy_timeout = 0")
+    with short_timeout(), other_program() as other:
         other.execute("BEGIN IMMEDIATE")
         assert consumer.poll() == FIRST_RETRY_DELAY
         assert consumer.poll() == 2 * FIRST_RETRY_DELAY

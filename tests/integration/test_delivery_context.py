@@ -197,20 +197,6 @@ def test_delivery_that_leaves_a_transaction_open_fails(jobs, flavour, begin_tran
     assert "remains settled" not in caplog.text
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_worker_process_fails_a_coroutine_that_leaves_a_transaction_open(database, processes):
-    database.queue("leaves-open", max_delivery_count=1)
-    left_open = database.enqueue("leaves-open")
-
-    worker = database.start("--queues=leaves-open", "--burst", f"--processes={processes}")
-
-    assert worker.ended_well()
-    (letter,) = database.dead_letters()
-    assert letter.pk == left_open.pk
-    assert letter.errors[-1]["class"] == "django_mqlite.exceptions.TransactionLeftOpen"
-    assert database.effects() == []
-
-
 @pytest.mark.parametrize("end", ["raises", "returns", "leaves open", "commits"])
 @pytest.mark.parametrize("flavour", HANDLER_FLAVOURS)
 def test_settle_by_the_handler_counts_only_after_its_commit(jobs, flavour, end):

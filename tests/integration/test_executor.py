@@ -1,17 +1,17 @@
 """One message, one handler: the result, what is committed, and what is left behind.
 
-Effects and completion of an atomic handler: tests/conformance/test_3_atomic_handler.py.
-Transactions that a handler leaves open: test_delivery_context.py.
+Effects and completion of an atomic handler: tests/conformance/test_3_atomic_handler.py. Errors of
+the database and of callbacks: tests/integration/testing/test_drain_like_worker.py. Transactions
+that a handler leaves open: test_delivery_context.py.
 """
 
-import contextlib
 import logging
 import sqlite3
 from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import IntegrityError, OperationalError, connection, connections, transaction
+from django.db import OperationalError, connection, connections
 
 from django_mqlite import Reject
 from django_mqlite.handlers import Handler
@@ -114,35 +114,6 @@ def test_error_after_the_settle_is_returned_with_what_stays_settled(message, fla
 
 
 # Atomic handlers
-
-
-def test_suppressed_database_error_rolls_back_an_atomic_handler(message):
-    def suppress_error(message):
-        work(message)
-        with contextlib.suppress(IntegrityError):
-            work(message)  # the name is unique
-
-    result = run(suppress_error, message, "atomic")
-
-    assert isinstance(result.error, transaction.TransactionManagementError)
-    assert not was_done()
-    assert state_of(message) == "locked"
-
-
-def test_on_commit_hook_that_fails_undoes_nothing(message):
-    def fail():
-        raise ValueError
-
-    def work_with_a_hook(message):
-        work(message)
-        transaction.on_commit(fail)
-
-    result = run(work_with_a_hook, message, "atomic")
-
-    assert isinstance(result.error, ValueError)
-    assert result.settled
-    assert was_done()
-    assert state_of(message) == "gone"
 
 
 def test_atomic_handler_starts_with_the_write_lock_in_every_mode(message, monkeypatch):

@@ -112,24 +112,22 @@ def test_renewer_without_messages_only_waits(renewer):
     assert renewer.poll() == LONGEST_CHECK_INTERVAL
 
 
-def test_fresh_lease_is_not_renewed_but_checked_soon(renewer, message, clock):
-    before = row_of(message)
-    clock.advance(LEASE / 3 - timedelta(milliseconds=1))
+@pytest.mark.parametrize(
+    ("left", "renewals", "seconds"),
+    [(1, 0, SHORTEST_CHECK_INTERVAL), (0, 1, LONGEST_CHECK_INTERVAL)],
+)
+def test_lease_is_renewed_after_a_third_of_its_duration(
+    renewer, message, clock, left, renewals, seconds
+):
+    locked_until = message.locked_until
+    clock.advance(LEASE / 3 - timedelta(milliseconds=left))
 
     with CaptureQueriesContext(connection) as captured:
-        seconds = renewer.poll()
+        assert renewer.poll() == seconds
 
-    assert list(captured) == []
-    assert row_of(message) == before
-    assert seconds == SHORTEST_CHECK_INTERVAL
-
-
-def test_lease_is_renewed_after_a_third_of_its_duration(renewer, message, clock):
-    clock.advance(LEASE / 3)
-
-    assert renewer.poll() == LONGEST_CHECK_INTERVAL
-
-    assert row_of(message)["locked_until"] == clock.now + LEASE
+    assert bool(captured) == bool(renewals)
+    expected = clock.now + LEASE if renewals else locked_until
+    assert row_of(message)["locked_until"] == expected
 
 
 def test_renewed_lease_outlives_any_handler(renewer, message, clock):
@@ -210,25 +208,21 @@ def test_message_under_a_new_lease_is_renewed_again(renewer, message, running, c
     assert row_of(again)["locked_until"] == clock.now + LEASE
 
 
-def test_settled_message_is_not_renewed(renewer, message, clock, caplog):
-    message.complete()
-    clock.advance(LEASE / 3)
-
-    assert count_renewals(renewer) == 0
-    assert caplog.records == []
-
-
-def test_message_settled_while_its_renewal_waits_is_not_lost(
-    renewer, message, clock, caplog, monkeypatch
+@pytest.mark.parametrize("renewal_waits", [False, True])
+def test_settled_message_is_neither_renewed_nor_lost(
+    renewer, message, clock, caplog, monkeypatch, renewal_waits
 ):
     renew_many = MessageManager.renew_many
 
     def settle_first(manager, messages, **options):
+        assert renewal_waits
         message.complete()
         return renew_many(manager, messages, **options)
 
     monkeypatch.setattr(MessageManager, "renew_many", settle_first)
     clock.advance(LEASE / 3)
+    if not renewal_waits:
+        message.complete()
 
     renewer.poll()
 

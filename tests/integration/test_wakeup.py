@@ -1,4 +1,4 @@
-"""What ends the wait of an idle worker: notices of its threads, and the doorbell of commits."""
+"""An idle worker wakes up at a notice of its threads or when a commit rings the doorbell."""
 
 import errno
 import select

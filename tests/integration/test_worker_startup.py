@@ -1,12 +1,17 @@
-"""What a worker checks before it starts, and the one line with which it refuses to start."""
+"""Checks of a worker before it starts, and the errors with which it refuses to start."""
 
 import re
 import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from django_mqlite.handlers import Handler
 from django_mqlite.worker.watchdogs import NotReady, served_queues
+from tests.support import engines
+from tests.support.files import create_database
 from tests.support.launchers import needs_file_modes
 
 # Served queues
@@ -63,10 +68,83 @@ def test_handler_for_a_missing_queue_is_refused_unless_others_are_named(handlers
     assert served_queues("default", handlers, ["a"], []) == ("a",)
 
 
-# Refusals of the commands
+# Options and databases that are refused
 
 
-def refusal(command) -> str:
+@pytest.mark.django_db
+@pytest.mark.parametrize("command", ["runworker", "runreaper"])
+def test_unknown_setting_is_refused_with_a_suggestion(settings, command):
+    settings.MQLITE = {"QUEUE": {}}
+
+    with pytest.raises(CommandError, match="MQLITE has no option 'QUEUE'; did you mean 'QUEUES'"):
+        call_command(command)
+
+
+@pytest.mark.parametrize("argument", ["--threads=0", "--max-messages=-1", "--shutdown-timeout=nan"])
+def test_invalid_number_is_refused(argument):
+    with pytest.raises(CommandError, match=argument.partition("=")[0]):
+        call_command("runworker", argument)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_unknown_queue_is_refused_by_the_command(queue):
+    with pytest.raises(CommandError, match=r"no queue 'jbos' .* Did you mean 'jobs'"):
+        call_command("runworker", "--queues=jobs,jbos")
+
+
+def newer(path):
+    with closing(sqlite3.connect(create_database(path))) as other, other:
+        other.execute("INSERT INTO mqlite_meta VALUES ('schema', '999', 0)")
+    return path
+
+
+def text_file(path):
+    path.write_text("too long to be taken for an empty database " * 100)
+    return path
+
+
+DATABASES = {
+    "read-only": (
+        lambda path: f"file:{create_database(path)}?mode=ro",
+        "'other' cannot be used: .*readonly database; .*cannot be written",
+    ),
+    "in a missing directory": (
+        lambda path: path.parent / "nowhere" / path.name,
+        "unable to open database file; .*directory",
+    ),
+    "without tables": (lambda path: path, "no such table: .*; run `manage.py migrate`"),
+    "not a database": (text_file, "not a database"),
+    "of a newer release": (newer, "schema 999"),
+}
+
+
+@pytest.mark.parametrize("command", [["runworker"], ["runreaper", "--once"]])
+@pytest.mark.parametrize(("make", "refusal"), DATABASES.values(), ids=DATABASES)
+def test_unusable_database_is_refused(tmp_path, django_db_blocker, make, refusal, command):
+    name = make(tmp_path / "db.sqlite3")
+
+    with (
+        django_db_blocker.unblock(),
+        engines.database("other", name),
+        pytest.raises(CommandError, match=refusal),
+    ):
+        call_command(*command, database="other")
+
+
+def test_locked_database_is_refused(tmp_path, django_db_blocker):
+    path = create_database(tmp_path / "db.sqlite3")
+
+    with (
+        django_db_blocker.unblock(),
+        engines.database("other", path, timeout=0.05),
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+        pytest.raises(CommandError, match=r"database is locked; .*long transactions"),
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        call_command("runworker", database="other")
+
+
+def refusal_of(command) -> str:
     """Return the one line of a command that fails, which is not a traceback."""
     assert command.exit_code() == 1, command.output
     (line,) = command.output.strip().splitlines()
@@ -74,109 +152,23 @@ def refusal(command) -> str:
     return line
 
 
-@pytest.fixture
-def message(database):
-    return database.enqueue("jobs")
-
-
-@pytest.fixture
-def untouched(database, message):
-    """Check that afterwards the message is unchanged and the file is sound."""
-    before = database.row(message)
-    yield
-    assert database.row(message) == before
-    assert database.is_sound()
-
-
-COMMANDS = [["runworker"], ["runreaper"], ["runreaper", "--once"]]
-
-
-@pytest.mark.parametrize(
-    ("argument", "expected"),
-    [("--queues=jbos", "no queue 'jbos'"), ("--exclude=jbos", "no queue 'jbos'")],
-)
-@pytest.mark.usefixtures("untouched")
-def test_worker_with_an_unknown_queue_is_refused(database, argument, expected):
-    assert expected in refusal(database.start(argument))
-
-
-@pytest.mark.parametrize("argument", ["--threads=0", "--max-messages=-1", "--shutdown-timeout=nan"])
-def test_invalid_number_is_refused(database, argument):
-    worker = database.start(argument)
-
-    assert worker.exit_code() == 2
-    assert argument.partition("=")[0] in worker.output
-    assert "Traceback" not in worker.output
-
-
-@pytest.mark.parametrize("command", ["runworker", "runreaper"])
-@pytest.mark.usefixtures("untouched")
-def test_unknown_setting_is_refused_with_a_suggestion(database, command):
-    worker = database.run(command, MQLITE_TEST_OPTIONS='{"QUEUE": {}}')
-
-    assert worker.exit_code() == 1
-    assert "MQLITE has no option 'QUEUE'; did you mean 'QUEUES'" in worker.output
-    assert "Traceback" not in worker.output
-
-
-@pytest.mark.usefixtures("untouched")
-def test_locked_database_is_refused(database):
-    with database.locked():
-        line = refusal(database.start(MQLITE_TEST_TIMEOUT="0.05"))
-
-    assert re.search("'default' cannot be used: database is locked; .*long transactions", line)
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=str)
-@pytest.mark.usefixtures("untouched")
-def test_database_opened_read_only_is_refused(database, command):
-    uri = f"file:{database.path}?mode=ro"
-
-    line = refusal(database.run(*command, MQLITE_TEST_DATABASE=uri))
-
-    assert re.search("'default' cannot be used: .*readonly database; .*cannot be written", line)
-
-
 @needs_file_modes
 @pytest.mark.parametrize("part", ["file", "directory"])
-@pytest.mark.usefixtures("untouched")
 def test_database_without_write_permission_is_refused(database, part):
+    message = database.enqueue("jobs")
+    before = database.row(message)
     database.close()  # with the last connection goes the WAL
     path = database.path if part == "file" else database.path.parent
     mode = path.stat().st_mode
     path.chmod(0o555 if part == "directory" else 0o444)
     try:
-        line = refusal(database.start(launcher="file_modes"))
+        line = refusal_of(database.start(launcher="file_modes"))
     finally:
         path.chmod(mode)
 
     assert re.search("'default' cannot be used: .*; the file", line)
-
-
-@pytest.mark.parametrize("command", ["runworker", "runreaper"])
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("nowhere/db.sqlite3", "unable to open database file; .*directory"),
-        ("empty.sqlite3", "no such table: .*; run `manage.py migrate`"),
-        ("notes.txt", "not a database"),
-    ],
-)
-def test_file_without_the_tables_is_refused(tmp_path, database, command, name, expected):
-    (tmp_path / "notes.txt").write_text("too long to be taken for an empty database " * 100)
-
-    line = refusal(database.run(command, MQLITE_TEST_DATABASE=str(tmp_path / name)))
-
-    assert re.search(expected, line)
-
-
-@pytest.mark.parametrize("command", ["runworker", "runreaper"])
-@pytest.mark.usefixtures("untouched")
-def test_schema_of_a_newer_release_is_refused(database, command):
-    with database.other_program() as other:
-        other.execute("UPDATE mqlite_meta SET value = '999' WHERE key = 'schema'")
-
-    assert "schema 999" in refusal(database.run(command))
+    assert database.row(message) == before
+    assert database.is_sound()
 
 
 # Modules of the project that cannot be imported
@@ -223,7 +215,7 @@ def test_migrate_warns_of_a_broken_module(run_broken, module):
     ids=str,
 )
 def test_worker_with_a_broken_module_is_refused(run_broken, module, arguments):
-    line = refusal(run_broken(module, "runworker", *arguments))
+    line = refusal_of(run_broken(module, "runworker", *arguments))
 
     assert re.match(f"CommandError: {reason(module)}", line)
 
@@ -236,8 +228,9 @@ def test_worker_with_a_broken_module_is_refused(run_broken, module, arguments):
     ],
 )
 def test_handlers_setting_replaces_the_modules_of_apps(
-    run_broken, message, modules, code, expected
+    run_broken, database, modules, code, expected
 ):
+    database.enqueue("jobs")
     worker = run_broken(
         *("handlers", "runworker", "--queues=jobs", "--burst"),
         MQLITE_TEST_OPTIONS=f'{{"HANDLERS": {modules}}}',

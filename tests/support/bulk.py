@@ -1,4 +1,4 @@
-"""Many messages at once, by SQL: what a verb costs beside them is asked, not how they came."""
+"""Insert many messages by SQL, for tests of the cost of a verb beside them."""
 
 from django.db import connection
 
@@ -27,6 +27,6 @@ FILL = """
 
 
 def fill(queue: str, count: int, *, now: int) -> None:
-    """So many messages, a sixth of them in each state."""
+    """Insert messages, a sixth of them in each state."""
     with connection.cursor() as cursor:
         cursor.execute(FILL, {"queue": queue, "count": count, "now": now})

@@ -4,16 +4,16 @@ import os
 import sqlite3
 import sys
 
-ASKED = os.environ.get("MQLITE_TEST_CURRENT_SQLITE") == "1"
+REQUESTED = os.environ.get("MQLITE_TEST_CURRENT_SQLITE") == "1"
 OLDEST_CURRENT = (3, 53, 0)
 
 
-def install_if_asked() -> None:
-    """Let pysqlite3 stand in for `sqlite3`, for this process and, by the environment, its children.
+def install_if_requested() -> None:
+    """Replace `sqlite3` by pysqlite3 in this process and, by the environment, in its children.
 
-    An error when it would not take effect, or a lane would test the old SQLite unnoticed.
+    Raise an error if that would have no effect, or a lane would test the old SQLite unnoticed.
     """
-    if not ASKED:
+    if not REQUESTED:
         return
     if "django.db.backends.sqlite3.base" in sys.modules:
         raise RuntimeError("Django has loaded its SQLite backend already: too late for pysqlite3.")

@@ -1,4 +1,4 @@
-"""Databases of the engine beside the test's own, each a file or memory with an alias."""
+"""More databases of the engine, each a file or memory with an alias."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {
 
 @contextmanager
 def database(alias: str, name: object, **options: Any) -> Iterator[Any]:
-    """`connections[alias]` in every thread, on the file or memory called `name`."""
+    """Open `connections[alias]` in every thread, on the file or memory called `name`."""
     settings = {**SETTINGS, "TEST": {**SETTINGS["TEST"]}, "NAME": name, "OPTIONS": options}
     connections.settings[alias] = settings
     try:
@@ -45,7 +45,7 @@ def execute(connection: Any, sql: str, params: Any = None) -> list[tuple]:
 
 
 class Running(Thread):
-    """A function in a thread; what it raised is told by `join()`."""
+    """A function in a thread; `end()` returns the error that it raised."""
 
     def __init__(self, function, *arguments) -> None:
         super().__init__(daemon=True)
@@ -57,7 +57,7 @@ class Running(Thread):
     def run(self) -> None:
         try:
             self._act(*self._arguments)
-        except BaseException as error:  # noqa: BLE001 - told to the test
+        except BaseException as error:  # noqa: BLE001 - returned to the test
             self.error = error
         finally:
             connections.close_all()

@@ -1,7 +1,7 @@
 """Database files for processes that a test starts, and those processes.
 
-No test opens such a file with anything but SQLite while a process has it open: closing any other
-descriptor of it would drop that process's locks.
+Tests open such a file only with SQLite while a process uses it: closing any other descriptor would
+drop the locks of the process.
 """
 
 import os
@@ -17,7 +17,7 @@ from tests.support.source import ROOT
 
 
 def create_database(path: Path, **queues: str) -> Path:
-    """A file with the golden schema and these queues, each with its ordering mode."""
+    """Create a file with the golden schema and these queues, each with its ordering mode."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.executescript(GOLDEN.read_text(encoding="utf-8"))
@@ -37,7 +37,7 @@ def rows(path: Path, sql: str) -> list[tuple]:
 
 @contextmanager
 def running(module: str, database: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """A Python process that runs the module on the database; killed when the block ends early."""
+    """Run the module on the database in a process, which is killed at the end of the block."""
     with subprocess.Popen(
         [sys.executable, "-m", module, *map(str, arguments)],
         cwd=ROOT,

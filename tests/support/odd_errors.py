@@ -1,6 +1,15 @@
-"""Errors as projects write them, whose attributes and texts raise when somebody asks for them."""
+"""Errors as projects write them, whose attributes and texts raise when they are read."""
 
 from django_mqlite import Reject, Retry
+
+
+def raising(error):
+    """Return a method that raises the error."""
+
+    def method(*arguments):
+        raise error
+
+    return method
 
 
 class NoDelay(Retry):
@@ -13,71 +22,43 @@ class NoReason(Reject):
         pass
 
 
-class DelayRaises(Retry):
-    @property
-    def delay(self):
-        raise KeyboardInterrupt
-
-    @delay.setter
-    def delay(self, value):
-        pass
+class DelayRaises(NoDelay):
+    delay = property(raising(KeyboardInterrupt))
 
 
-class ReasonRaises(Reject):
-    def __init__(self):
-        pass
-
-    @property
-    def reason(self):
-        raise SystemExit(3)
+class ReasonRaises(NoReason):
+    reason = property(raising(SystemExit))
 
 
 class TextRaises(Exception):
-    def __str__(self):
-        raise SystemExit(3)
+    __str__ = raising(SystemExit)
 
 
 class TextInterrupts(Exception):
-    def __str__(self):
-        raise KeyboardInterrupt
+    __str__ = raising(KeyboardInterrupt)
 
 
 class ClassRaises(Exception):
-    @property
-    def __class__(self):
-        raise RuntimeError("who asks?")
+    __class__ = property(raising(RuntimeError))
 
 
 class EqualityRaises(Exception):
-    def __eq__(self, other):
-        raise RuntimeError("who compares?")
-
+    __eq__ = raising(RuntimeError)
     __hash__ = None
 
 
 class OddText(str):
     __slots__ = ()
-
-    def replace(self, *arguments):
-        raise RuntimeError("who replaces?")
-
-    def __len__(self):
-        raise RuntimeError("who measures?")
+    replace = raising(RuntimeError)
+    __len__ = raising(RuntimeError)
 
 
-class TextOfAClassOfItsOwn(Exception):
+class TextOfItsOwnClass(Exception):
     def __str__(self):
         return OddText("odd")
 
 
 ODD_ERRORS = [
-    NoDelay,
-    NoReason,
-    DelayRaises,
-    ReasonRaises,
-    TextRaises,
-    TextInterrupts,
-    ClassRaises,
-    EqualityRaises,
-    TextOfAClassOfItsOwn,
+    *(NoDelay, NoReason, DelayRaises, ReasonRaises, TextRaises, TextInterrupts),
+    *(ClassRaises, EqualityRaises, TextOfItsOwnClass),
 ]

@@ -13,7 +13,7 @@ MARK = re.compile(r"^<!-- test: (.+) -->$")
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """A fenced block, or a mark between the blocks: what a test does at this point of a page."""
+    """A fenced block, or a mark between blocks, which names what a test does there."""
 
     page: str
     line: int
@@ -31,13 +31,13 @@ def pages() -> list[Path]:
 
 
 def blocks_of(path: Path) -> list[Block]:
-    """The blocks and marks of the page, in order."""
+    """Return the blocks and marks of the page, in order."""
     page = path.relative_to(ROOT).as_posix()
-    found: list[Block] = []
+    blocks: list[Block] = []
     lines = iter(enumerate(path.read_text(encoding="utf-8").splitlines(), start=1))
     for number, line in lines:
         if mark := MARK.match(line):
-            found.append(Block(page=page, line=number, language="test", text=mark[1]))
+            blocks.append(Block(page=page, line=number, language="test", text=mark[1]))
         elif fence := FENCE.match(line):
             indent, ticks, language = fence.groups()
             inside = []
@@ -45,9 +45,9 @@ def blocks_of(path: Path) -> list[Block]:
                 if inner.strip() == ticks:
                     break
                 inside.append(inner.removeprefix(indent))
-            text = "".join(f"{each}\n" for each in inside)
-            found.append(Block(page=page, line=number, language=language.strip(), text=text))
-    return found
+            text = "".join(f"{line}\n" for line in inside)
+            blocks.append(Block(page=page, line=number, language=language.strip(), text=text))
+    return blocks
 
 
 def every_block() -> list[Block]:
@@ -56,14 +56,14 @@ def every_block() -> list[Block]:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A command of a console block and the output that is shown below it, "" for none."""
+    """A command of a console block, and the output shown below it, or ""."""
 
     command: str
     shown: str
 
 
 def calls_of(block: Block) -> list[Call]:
-    """The commands after each `$ `, without the comments behind them."""
+    """Return the commands after each `$ `, without their comments."""
     calls: list[Call] = []
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         command, _, shown = part.partition("\n")

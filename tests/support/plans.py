@@ -26,14 +26,14 @@ POPULATIONS = {
 
 
 def empty_database() -> sqlite3.Connection:
-    """In memory, with the schema of the golden file."""
+    """Return a database in memory with the schema of the golden file."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.executescript(GOLDEN.read_text(encoding="utf-8"))
     return connection
 
 
 def analyzed_database(population: str) -> sqlite3.Connection:
-    """One with so many messages in these states, and the planner's statistics of them."""
+    """Return a database with messages in these states, and the statistics of the planner."""
     connection = empty_database()
     queues, messages, weights = POPULATIONS[population]
     chance = random.Random(0)
@@ -76,7 +76,7 @@ def analyzed_database(population: str) -> sqlite3.Connection:
 
 
 def _message(chance: random.Random, number: int, queue: str, state: str) -> tuple[object, ...]:
-    """A third of them are in one of many lines, behind its head while they are unfinished."""
+    """Return the columns of a message; a third are in a line, blocked while unfinished."""
     line = f"line {chance.randrange(500)}" if chance.randrange(3) == 0 else None
     finished = state in ("completed", "dead_lettered")
     near = NOW + chance.randrange(-10_000, 10_000)
@@ -97,7 +97,7 @@ def _message(chance: random.Random, number: int, queue: str, state: str) -> tupl
 
 
 class _Likely(dict[str, object]):
-    """A likely value for whatever a statement asks for: with STAT4 the planner looks at them."""
+    """A likely value for each parameter of a statement: with STAT4 the planner uses them."""
 
     def __missing__(self, name: str) -> object:
         if name in ("now", "finished_before", "expires_at", "visible_at"):
@@ -110,7 +110,7 @@ class _Likely(dict[str, object]):
 
 
 def plan_of(connection: sqlite3.Connection, sql: str) -> list[str]:
-    """The lines of EXPLAIN QUERY PLAN."""
+    """Return the lines of EXPLAIN QUERY PLAN."""
     native = PARAMETER.sub(r":\1", sql).replace("%%", "%")
     rows = connection.execute(f"EXPLAIN QUERY PLAN {native}", _Likely()).fetchall()
     return [detail for *_, detail in rows]
@@ -121,15 +121,15 @@ _ACCESS = re.compile(r"(SCAN|SEARCH) (\w+)(?: EXISTS)?(?: USING (.*))?")
 
 
 def accesses(plan: list[str], sql: str, table: str) -> set[str]:
-    """How the plan gets at the rows of the table, whatever it is called in the statement.
+    """Return the ways in which the plan accesses the table, under any alias.
 
     "INDEX name (terms)" for a search, "SCAN" for a walk from end to end, with an index or not.
     """
     names = {alias or name for name, alias in _TABLES.findall(sql) if name == table}
-    found = set()
+    ways = set()
     for line in plan:
         match = _ACCESS.match(line)
         if match and match[2] in names:
             searched = match[1] == "SEARCH" and match[3]
-            found.add(match[3].replace("COVERING ", "") if searched else "SCAN")
-    return found
+            ways.add(match[3].replace("COVERING ", "") if searched else "SCAN")
+    return ways

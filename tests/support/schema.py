@@ -1,10 +1,10 @@
-"""The schema in the file, as text that can be compared."""
+"""The schema of a database as text, to be compared."""
 
 from pathlib import Path
 
 GOLDEN = Path(__file__).resolve().parents[1] / "migrations" / "golden_schema.sql"
 
-_OURS = """
+_OBJECTS = """
     SELECT type, name, sql FROM sqlite_master
      WHERE tbl_name LIKE 'mqlite!_%' ESCAPE '!' AND sql IS NOT NULL
      ORDER BY CASE type WHEN 'table' THEN 0 WHEN 'index' THEN 1 ELSE 2 END, tbl_name, name
@@ -12,8 +12,8 @@ _OURS = """
 
 
 def schema_of(connection) -> str:
-    """Every table, index and trigger of ours, exactly as SQLite remembers it."""
+    """Return the definition of each table, index and trigger, as stored by SQLite."""
     with connection.cursor() as cursor:
-        cursor.execute(_OURS)
+        cursor.execute(_OBJECTS)
         rows = cursor.fetchall()
     return "\n".join(f"{sql.strip()};\n" for _, _, sql in rows)

@@ -1,4 +1,4 @@
-"""The repository's own text, for the guards."""
+"""The text files of the repository."""
 
 import ast
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def text_files() -> Iterator[Path]:
-    """Every text file of the project. No git: the suite also runs from an unpacked sdist."""
+    """Return every text file of the project, without git: an unpacked sdist has none."""
     candidates = [*ROOT.iterdir(), *(p for name in _FOLDERS for p in (ROOT / name).rglob("*"))]
     for path in sorted(candidates):
         if path.name == ".git":  # a file in a linked worktree

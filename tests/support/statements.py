@@ -1,4 +1,4 @@
-"""Every SQL statement of the store, found by looking, so that none can be forgotten."""
+"""Every SQL statement of the store, collected from its modules, so that none is forgotten."""
 
 import importlib
 import pkgutil
@@ -11,14 +11,14 @@ PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
 def statements() -> dict[str, Statement]:
-    """By the name of the constant that holds it: `claim.CLAIM`."""
-    found = {}
+    """Return the statements by the name of their constant: `claim.CLAIM`."""
+    by_name = {}
     for module in pkgutil.iter_modules(sqlite.__path__):
         imported = importlib.import_module(f"{sqlite.__name__}.{module.name}")
         for name, value in vars(imported).items():
             if isinstance(value, Statement):
-                found[f"{module.name}.{name}"] = value
-    return found
+                by_name[f"{module.name}.{name}"] = value
+    return by_name
 
 
 def parameters_of(statement: Statement) -> set[str]:

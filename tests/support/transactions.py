@@ -1,4 +1,4 @@
-"""A second connection to the test's database, and what SQLite says about who holds the lock."""
+"""A second connection to the test's database, which sees its locks and commits."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ from django.db import connection
 
 @contextmanager
 def another_connection() -> Iterator[sqlite3.Connection]:
-    """Without a timeout: whoever would have to wait fails at once."""
+    """Open a connection without a timeout, which fails instead of waiting."""
     name = connection.settings_dict["NAME"]
     with closing(sqlite3.connect(name, timeout=0, isolation_level=None)) as other:
         yield other
 
 
 def another_writer_gets_in() -> bool:
-    """Whether the write lock is free this very moment."""
+    """Return True if the write lock is free."""
     with another_connection() as other:
         try:
             other.execute("BEGIN IMMEDIATE")
@@ -27,6 +27,6 @@ def another_writer_gets_in() -> bool:
 
 
 def committed_messages() -> list[int]:
-    """The ids that everybody else sees."""
+    """Return the ids that other connections see."""
     with another_connection() as other:
         return [id for (id,) in other.execute("SELECT id FROM mqlite_messages ORDER BY id")]

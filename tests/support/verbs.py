@@ -10,7 +10,7 @@ from django_mqlite.store import sqlite as store
 
 
 def claim_one(queue: Queue | str, **options: Any) -> Message:
-    """The one message that a claim finds; fails if it finds none."""
+    """Claim and return a message; fail unless there is exactly one."""
     (message,) = Message.objects.claim(str(queue), **options)
     return message
 
@@ -25,7 +25,7 @@ def enqueue_and_claim(queue: Queue | str, data: Any = None, **options: Any) -> M
 
 
 def dead_letter(queue: Queue | str, data: Any = None, **options: Any) -> DeadLetter:
-    """A message that was enqueued, claimed and rejected."""
+    """Enqueue, claim and reject a message."""
     message = enqueue_and_claim(queue, data, **options)
     message.reject("Broken")
     return DeadLetter.objects.get(pk=message.pk)
@@ -42,16 +42,16 @@ def activate(limit: int = 1_000) -> int:
 
 
 def overwrite(rows: models.QuerySet[Any], **values: Any) -> int:
-    """Update columns as a foreign program would, past the verbs."""
+    """Update columns as another program would, past the verbs."""
     return models.QuerySet.update(rows, **values)
 
 
 def state_of(message: Message) -> str:
-    """Its state in the database; "gone" if there is no such row."""
-    found = Message.objects.filter(pk=message.pk).values_list("state", flat=True).first()
-    return found or "gone"
+    """Return the state in the database; "gone" if there is no such row."""
+    states = Message.objects.filter(pk=message.pk).values_list("state", flat=True)
+    return states.first() or "gone"
 
 
 def row_of(message: Message) -> dict[str, Any]:
-    """Its row in the database, to be compared before and after."""
+    """Return the row in the database, to be compared before and after."""
     return Message.objects.filter(pk=message.pk).values().get()

@@ -1,4 +1,4 @@
-"""Somebody who does what a page says: writes its files, types its commands, opens the admin.
+"""A reader who follows a page: writes its files, types its commands, uses the admin.
 
 In a `python` block the first line names the file; `, at the end` adds to one that is there. In a
 `console` block each command is typed, and its output has to be the one shown, `…` standing for
@@ -32,7 +32,7 @@ LOOKS = ("cat ", "python manage.py mqlite peek")
 
 @dataclass(kw_only=True)
 class Walk:
-    """A walk in `directory`, with the programs of the environment `binaries` first."""
+    """A walk in `directory`, with the programs of the environment in `binaries`."""
 
     directory: Path
     binaries: Path
@@ -40,7 +40,7 @@ class Walk:
     port: int = field(default_factory=free_port)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     skips: bool = False
-    """Whether the next block is for somebody else."""
+    """True if the next block is for another version of Django."""
 
     def follow(self, block: Block) -> None:
         if self.skips:
@@ -55,16 +55,16 @@ class Walk:
             case "test":
                 self.marks[block.text](self)
             case _:
-                raise AssertionError(f"{block.place}: who follows a {block.language} block?")
+                raise AssertionError(f"{block.place}: no rule for a {block.language} block")
 
     @cached_property
     def django(self) -> tuple[int, ...]:
         """The version of Django in the environment."""
-        said = self._run("python -m django --version")[1]
-        return tuple(map(int, said.split(".")[:2]))
+        version = self._run("python -m django --version")[1]
+        return tuple(map(int, version.split(".")[:2]))
 
     def end(self) -> list[int]:
-        """Ctrl-C in every terminal; the exit codes."""
+        """Interrupt every process; return the exit codes."""
         for process in self.running.values():
             process.send_signal(signal.SIGINT)
         return [process.wait(PATIENCE) for process in self.running.values()]
@@ -142,7 +142,7 @@ class Walk:
 
 
 def fits(shown: str, output: str) -> bool:
-    """Whether the output is what was shown, `…` standing for anything."""
+    """Return True if the output is what was shown; `…` stands for anything."""
     return bool(re.fullmatch(re.escape(shown).replace("…", ".*"), output.strip(), re.DOTALL))
 
 

@@ -51,7 +51,7 @@ MQLITE = {
             name: {"backoff_base": 0}
             for name in (
                 *("holds", "stalls", "grow", "limited", "blocks", "says", "says-async"),
-                *("noop-async", "leaves-open", "opens", "wanders"),
+                *("noop-async", "opens", "wanders"),
             )
         },
     },

@@ -1,7 +1,6 @@
 """Handlers steered by their messages: each key of the body is a step, in the order below."""
 
 import asyncio
-import ctypes
 import os
 import signal
 import sys
@@ -80,8 +79,6 @@ def prepare(message: Message) -> dict[str, Any]:
     steps: dict[str, Any] = message.data
     if "started" in steps:
         Path(f"{steps['started']}.{message.delivery_count}").write_text(str(os.getpid()))
-    if "hog" in steps and message.delivery_count == 1:
-        ctypes.PyDLL(None).usleep(int(steps["hog"] * 1_000_000))  # keeps the interpreter's lock
     if "wait_for" in steps:
         wait_for(Path(steps["wait_for"]))
     return steps

@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from asgiref.sync import sync_to_async
-from django.db import connection, transaction
+from django.db import connection
 
 from django_mqlite import handler
 from django_mqlite.models import Message
@@ -104,12 +103,6 @@ async def say_in_the_loop(message: Message) -> None:
 @handler("noop-async")
 async def do_nothing_in_the_loop(message: Message) -> None:
     """Return at once."""
-
-
-@handler("leaves-open")
-async def leave_a_transaction_open(message: Message) -> None:
-    await sync_to_async(transaction.atomic().__enter__)()
-    await Effect.objects.acreate(**effect_of(message))
 
 
 _kept: list[bytes] = []
