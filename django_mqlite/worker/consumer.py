@@ -48,7 +48,7 @@ class Consumer:
         renewer: LeaseRenewer | None = None,
     ) -> None:
         self.claimed = 0
-        self.on_claimed: Callable[[int], None] = lambda claimed_so_far: None
+        self.on_claimed: Callable[[int], None] = lambda claimed: None
         self._options = options
         self._pool = pool
         self._wakeup = wakeup
@@ -64,14 +64,14 @@ class Consumer:
         self._database_errors = DatabaseErrors()
         self._unsettled: list[Settlement] = []
         self._idle = False
-        self._turn = 0
+        self._rotation = 0
         self._deadline = 0.0
         self._messages = Message.objects.db_manager(options.using)
 
     def run(self) -> None:
         """Work until shutdown is requested, then wait for running handlers.
 
-        Messages whose handlers are still running after the shutdown timeout are given back.
+        Messages whose handlers are still running after the shutdown timeout are released.
         Raises the database's error if it does not recover.
         """
         while not self._done:
@@ -84,7 +84,7 @@ class Consumer:
         while self._has_unfinished and (left := self._grace()) > 0:
             self._wakeup.wait(min(left, self.poll(claim=False)))
         if self._has_unfinished:
-            self._give_back_running()
+            self._release_running()
 
     @property
     def _has_unfinished(self) -> bool:
@@ -136,7 +136,7 @@ class Consumer:
         return max(0, min(self._wakeup.poll_interval, until_reap))
 
     def _notice_commits(self) -> None:
-        """Query again after a commit: it may have added a message or an earlier schedule."""
+        """Query again after a commit, which may have added a message or an earlier schedule."""
         version = self._messages.data_version()
         if version != self._version:
             self._version = version
@@ -155,7 +155,7 @@ class Consumer:
 
     @property
     def _reap_is_overdue(self) -> bool:
-        """True if claims have delayed the due sweep long enough."""
+        """True if claims have delayed the due sweep for too long."""
         return time.monotonic() >= self._reap_at + REAP_DELAY_LIMIT
 
     def _reap_soon(self) -> None:
@@ -185,16 +185,16 @@ class Consumer:
         if not self._may_have_work or self._free == 0:
             return []
         claimable = self._messages.claimable()
-        queues = [queue for queue in self._in_order() if queue in claimable]
+        queues = [queue for queue in self._queues_in_order() if queue in claimable]
         self._may_have_work = bool(queues)
         return queues
 
-    def _in_order(self) -> Sequence[str]:
+    def _queues_in_order(self) -> Sequence[str]:
         queues = self._options.queues
-        if not self._options.in_turn:
+        if not self._options.round_robin:
             return queues
-        self._turn = (self._turn + 1) % len(queues)
-        return (*queues[self._turn :], *queues[: self._turn])
+        self._rotation = (self._rotation + 1) % len(queues)
+        return (*queues[self._rotation :], *queues[: self._rotation])
 
     @property
     def _free(self) -> int:
@@ -202,7 +202,7 @@ class Consumer:
         return self._pool.free if quota is None else min(self._pool.free, quota)
 
     def _settle_and_claim(self, queues: list[str]) -> None:
-        at_least_ms = 0 if self._renewer is None else self._renewer.least_lease_ms
+        at_least_ms = 0 if self._renewer is None else self._renewer.minimum_lease_ms
         try:
             held, messages = self._messages.settle_and_claim(
                 self._unsettled,
@@ -214,8 +214,8 @@ class Consumer:
         except MessageReferenced:
             self._settle_singly()
             return
-        for settlement, kept in zip(self._unsettled, held, strict=True):
-            if not kept:
+        for settlement, is_held in zip(self._unsettled, held, strict=True):
+            if not is_held:
                 _log_lost_lease(settlement.message)
                 continue
             self._count(settlement.message)
@@ -230,7 +230,7 @@ class Consumer:
             self._pool.start(message)
 
     def _log_stall(self, messages: Sequence[Message], at_least_ms: int) -> None:
-        """Log once that leases are longer than the lock_duration of their queue, and why."""
+        """Log once that and why leases are longer than the lock_duration of their queue."""
         extended = timedelta(milliseconds=at_least_ms)
         if self._stall_is_logged or self._renewer is None or not extended:
             return
@@ -245,7 +245,7 @@ class Consumer:
             )
 
     def _settle_singly(self) -> None:
-        """Settle one by one, because a foreign key of the project refers to one of the messages.
+        """Settle the messages singly, because a foreign key of the project refers to one of them.
 
         The referenced message cannot be deleted and must not block the others. Its lease expires,
         and it becomes a dead letter at its delivery limit.
@@ -262,7 +262,7 @@ class Consumer:
                     "message #%s of %s cannot be settled: %s", message.pk, message.queue, error
                 )
 
-    def _give_back_running(self) -> None:
+    def _release_running(self) -> None:
         """Make the messages of running handlers claimable at once.
 
         These deliveries are not counted, except those of handlers that lost their lease because
@@ -285,9 +285,9 @@ class Consumer:
     def _interrupt(self, messages: Sequence[Message]) -> None:
         leases = [lease for message in messages if (lease := message.lease) is not None]
         reason = "the handler was still running when the worker stopped"
-        given_back = interrupt(self._options.using, leases, reason=reason)
+        released_ids = interrupt(self._options.using, leases, reason=reason)
         for message in messages:
-            if message.pk in given_back:
+            if message.pk in released_ids:
                 message.state = State.ACTIVE
             else:
                 _log_lost_lease(message)

@@ -9,7 +9,7 @@ from ..guard import get_logger
 logger = get_logger("django_mqlite.worker")
 
 FIRST_RETRY_DELAY = 0.1
-LONGEST_RETRY_DELAY = 5.0
+MAX_RETRY_DELAY = 5.0
 GIVE_UP_AFTER = 60.0
 """Seconds of continuous failure after which the process exits, so that it can be restarted."""
 
@@ -17,7 +17,7 @@ ADVICE = {
     "malformed": "the file is damaged; stop everything that uses it and restore the last backup",
     "not a database": "the file is damaged or not a SQLite database; check NAME in DATABASES",
     "locked": "another writer held the lock longer than the timeout; look for long transactions",
-    "full": "the disk is full; free space",
+    "full": "the disk is full; free some disk space",
     "readonly": "the file or its directory cannot be written by this user",
     "unable to open": "the file is missing, or its directory is not accessible",
     "no such table": "run `manage.py migrate`",
@@ -46,7 +46,7 @@ class DatabaseErrors:
             logger.error("the database failed: %s (%s); retrying", error, advice(error))
         elif now - self._since > GIVE_UP_AFTER:
             raise error
-        delay, self._delay = self._delay, min(self._delay * 2, LONGEST_RETRY_DELAY)
+        delay, self._delay = self._delay, min(self._delay * 2, MAX_RETRY_DELAY)
         return delay
 
     def cleared(self) -> None:

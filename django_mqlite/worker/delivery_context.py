@@ -1,4 +1,4 @@
-"""The context of a delivery, and a separate thread for its synchronous calls.
+"""The context of a delivery, and its thread for synchronous calls.
 
 asgiref runs all thread-sensitive calls of a process, including Django's ORM in async code, in one
 thread. Deliveries would share that thread and its connections: one could roll back the transaction

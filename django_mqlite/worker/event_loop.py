@@ -33,8 +33,8 @@ class EventLoop:
     ) -> None:
         """Create an event loop; `new_context` returns the context for a message's task.
 
-        `on_broken` is called if the loop fails for good, for example because a handler has closed
-        one of its file descriptors.
+        `on_broken` is called if the loop fails permanently, for example because a handler has
+        closed one of its file descriptors.
         """
         self._run = run
         self._new_context = new_context
@@ -56,7 +56,7 @@ class EventLoop:
         self._running_loop().call_soon_threadsafe(self._cancel, message, reason)
 
     def close(self) -> None:
-        """Close the loop and cancel the remaining tasks, whose messages have been given back."""
+        """Close the loop and cancel the remaining tasks, whose messages have been released."""
         self._closing = True
         if self._loop is None or self._thread is None:
             return

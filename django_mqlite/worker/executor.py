@@ -69,7 +69,7 @@ class Executor:
         return context.run(handler_of, message, self.handlers).is_async
 
     def run(self, message: Message) -> DeliveryResult:
-        """Run the message's handler and return the result; nothing that it raises is propagated."""
+        """Run the message's handler and return the result; exceptions are not propagated."""
         return self.contexts.new_context().run(self._run, message)
 
     def _run(self, message: Message) -> DeliveryResult:
@@ -84,7 +84,7 @@ class Executor:
     async def run_async(self, message: Message) -> DeliveryResult:
         """Run a coroutine handler, in a context from `contexts.new_context()`; return the result.
 
-        Cancellation is returned as an error like any other.
+        Cancellation is returned as an error.
         """
         own_thread = self.contexts.enter(message)
         handler = handler_of(message, self.handlers)
@@ -173,12 +173,12 @@ async def _call_async(handler: Handler, message: Message) -> object:
 
 async def _wait_for_thread(future: Future[T]) -> T:
     """Wait for the result even if the delivery is cancelled, because its thread is in use."""
-    waited = asyncio.wrap_future(future)
+    wrapped = asyncio.wrap_future(future)
     while True:
         try:
-            return await asyncio.shield(waited)
+            return await asyncio.shield(wrapped)
         except asyncio.CancelledError:
-            if waited.cancelled():
+            if wrapped.cancelled():
                 raise
 
 
@@ -336,8 +336,8 @@ def _left_open(connection: Any) -> bool:
     """
     if connection.connection is None:
         return False
-    changed = connection.autocommit != connection.settings_dict["AUTOCOMMIT"]
-    return changed or _is_in_transaction(connection)
+    is_autocommit_changed = connection.autocommit != connection.settings_dict["AUTOCOMMIT"]
+    return is_autocommit_changed or _is_in_transaction(connection)
 
 
 def _close(connection: Any) -> None:

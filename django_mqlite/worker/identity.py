@@ -21,11 +21,11 @@ class ProcessIdentity:
 
     @property
     def is_here(self) -> bool:
-        """True if the process, if alive, is visible here: same boot and same pid namespace."""
+        """True if this process could see it: same boot and same pid namespace."""
         return (self.boot_id, self.pid_namespace) == (boot_id(), pid_namespace())
 
-    def is_gone(self, *, seen_at: int) -> bool:
-        """Return True if the process is certainly dead; `seen_at` is its last heartbeat, in ms."""
+    def is_dead(self, *, seen_at: int) -> bool:
+        """Return True if the process is certainly dead; `seen_at` is its last heartbeat in ms."""
         if not self.is_here:
             return self.is_from_previous_boot(seen_at=seen_at)
         if self == this_process():
@@ -38,8 +38,12 @@ class ProcessIdentity:
         The host name alone does not prove it, because clones of a virtual machine share one. A
         process that has written a heartbeat since this machine started runs on another machine.
         """
-        known = not any(boot.startswith(NAMELESS) for boot in (self.boot_id, boot_id()))
-        is_other_boot = known and self.boot_id != boot_id() and self.host == socket.gethostname()
+        has_boot_ids = not any(
+            boot.startswith(HOST_NAME_PREFIX) for boot in (self.boot_id, boot_id())
+        )
+        is_other_boot = (
+            has_boot_ids and self.boot_id != boot_id() and self.host == socket.gethostname()
+        )
         return is_other_boot and seen_at < _earliest_boot_ms()
 
     @property
@@ -95,7 +99,7 @@ def _started_at(process: psutil.Process) -> float:
     return int(after_name[19]) / os.sysconf("SC_CLK_TCK")
 
 
-NAMELESS = "boot-of-"
+HOST_NAME_PREFIX = "boot-of-"
 
 
 @cache
@@ -107,7 +111,7 @@ def boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        return f"{NAMELESS}{socket.gethostname()}"
+        return f"{HOST_NAME_PREFIX}{socket.gethostname()}"
 
 
 _boot_times: list[float] = []

@@ -59,7 +59,7 @@ def run_reloading(
     """
     changed, directory = Shutdown(), Path.cwd()
     reloader = autoreload.StatReloader()
-    # Taken before the worker logs that it serves, so that no later edit is missed.
+    # Taken before the worker logs that it has started, so that no later edit is missed.
     mtimes = dict(reloader.snapshot_files())
     Thread(
         target=_watch_files,

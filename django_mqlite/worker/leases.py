@@ -21,18 +21,18 @@ from .executor import overdue_error
 from .pool import Pool
 from .shutdown import Shutdown
 
-LONGEST_SUPERVISED_INTERVAL = 1.0
+MAX_SUPERVISED_INTERVAL = 1.0
 """Maximum seconds between two checks by the supervisor; short leases are checked more often."""
 
 
 class SupervisedLeases:
-    """Renew, from the supervisor, leases that the children failed to renew in time.
+    """Renew leases that the children of a supervisor failed to renew in time.
 
     A child renews a lease when a third of it has passed; the supervisor, when a third is left.
     """
 
     def __init__(self, using: str, handlers: Mapping[str, Handler]) -> None:
-        self.check_interval = LONGEST_SUPERVISED_INTERVAL
+        self.check_interval = MAX_SUPERVISED_INTERVAL
         self._using = using
         self._handlers = handlers
 
@@ -47,7 +47,7 @@ class SupervisedLeases:
         if late:
             Message.objects.db_manager(self._using).renew_leases(late)
         shortest = min((lease.lock_duration_ms for lease in held), default=6_000)
-        self.check_interval = min(LONGEST_SUPERVISED_INTERVAL, shortest / 6_000)
+        self.check_interval = min(MAX_SUPERVISED_INTERVAL, shortest / 6_000)
         return {lease.worker for lease in held if self._is_overdue(lease, grace=True)}
 
     def within_timeout(self, worker: str) -> list[Lease]:
@@ -65,10 +65,10 @@ class SupervisedLeases:
 
 logger = get_logger("django_mqlite.worker")
 
-LONGEST_CHECK_INTERVAL = 0.1
+MAX_CHECK_INTERVAL = 0.1
 """Maximum seconds until a new message is checked: a third of the shortest renewable lease."""
 
-SHORTEST_CHECK_INTERVAL = 0.01
+MIN_CHECK_INTERVAL = 0.01
 
 IDLE_CHECK_INTERVAL = 1.0
 """Seconds between two checks while no handler runs; starting a message ends the wait."""
@@ -79,8 +79,8 @@ CANCEL_GRACE_MS = 5_000
 LEASE_PER_STALL = 3
 """Minimum lease as a multiple of the longest stall, so that it can be renewed after one."""
 
-LONGEST_EXTENSION_MS = 10 * 60_000
-"""Maximum minimum lease: a machine that was suspended for a day must not cause day-long leases."""
+MAX_MINIMUM_LEASE_MS = 10 * 60_000
+"""Upper limit of the minimum lease: a suspended machine must not cause day-long leases."""
 
 
 class LeaseRenewer:
@@ -98,7 +98,7 @@ class LeaseRenewer:
         """Create a renewer; `timeout_ms` maps queue names to timeouts.
 
         `on_stuck` is called with a message whose handler exceeded its timeout and cannot be
-        cancelled; `on_failed`, if renewal fails for good, in which case the worker must end.
+        cancelled; `on_failed` is called if renewal fails permanently, so the worker must end.
         """
         self._using = using
         self._pool = pool
@@ -111,7 +111,7 @@ class LeaseRenewer:
         self._failing = False
         self._due = time.monotonic()
         self._longest_stall = 0.0
-        self._thread = Thread(target=self._run, name="mqlite-lease-keeper", daemon=True)
+        self._thread = Thread(target=self._run, name="mqlite-lease-renewer", daemon=True)
 
     @property
     def longest_stall(self) -> float:
@@ -119,9 +119,9 @@ class LeaseRenewer:
         return self._longest_stall
 
     @property
-    def least_lease_ms(self) -> int:
+    def minimum_lease_ms(self) -> int:
         """The shortest lease, in ms, that would survive the longest stall so far."""
-        return min(round(self._longest_stall * 1_000 * LEASE_PER_STALL), LONGEST_EXTENSION_MS)
+        return min(round(self._longest_stall * 1_000 * LEASE_PER_STALL), MAX_MINIMUM_LEASE_MS)
 
     def start(self) -> None:
         self._due = time.monotonic()
@@ -155,16 +155,18 @@ class LeaseRenewer:
         self._forget_ended()
         self._end_overdue()
         try:
-            self._renew([message for message in self._held() if self._renew_in(message) <= 0])
+            self._renew(
+                [message for message in self._running_under_lease() if self._renew_in(message) <= 0]
+            )
         except Error as error:
             if not self._failing:
                 logger.error("could not renew leases: %s (%s); retrying", error, advice(error))
             self._failing = True
-            return LONGEST_CHECK_INTERVAL
+            return MAX_CHECK_INTERVAL
         self._failing = False
         self._longest_stall = max(self._longest_stall, time.monotonic() - self._due)
-        next_renewals = [self._renew_in(message) for message in self._held()]
-        seconds = max(SHORTEST_CHECK_INTERVAL, min([LONGEST_CHECK_INTERVAL, *next_renewals]))
+        next_renewals = [self._renew_in(message) for message in self._running_under_lease()]
+        seconds = max(MIN_CHECK_INTERVAL, min([MAX_CHECK_INTERVAL, *next_renewals]))
         self._due = time.monotonic() + seconds
         return seconds
 
@@ -198,7 +200,7 @@ class LeaseRenewer:
         if self._on_stuck is not None:
             self._on_stuck(message)
 
-    def _held(self) -> list[Message]:
+    def _running_under_lease(self) -> list[Message]:
         return [
             message
             for message in self._pool.running
@@ -216,7 +218,7 @@ class LeaseRenewer:
         if not due:
             return
         renewed = Message.objects.db_manager(self._using).renew_many(
-            due, at_least_ms=self.least_lease_ms
+            due, at_least_ms=self.minimum_lease_ms
         )
         now = _now()
         for message, is_renewed in zip(due, renewed, strict=True):

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 
 def worker_name(*, pid: int | None = None, unique: str | None = None) -> str:
-    """Return the name of a worker: host, pid, and a unique part in case the pid is reused."""
+    """Return the name of a worker: host, pid, and a random part in case the pid is reused."""
     return f"{socket.gethostname()}:{pid or os.getpid()}:{unique or unique_part()}"
 
 
 def unique_part() -> str:
-    """Return a random last part for a worker name."""
+    """Return the random last part of a worker name."""
     return secrets.token_hex(2)
 
 
@@ -20,13 +20,13 @@ def unique_part() -> str:
 class WorkerOptions:
     """The options of `runworker`; times are in seconds.
 
-    Queues are served strictly in order or, if `in_turn` is true, take turns being first. If
+    Queues are served strictly in order or, if `round_robin` is true, in rotation. If
     `supervised` is true, a supervisor enforces timeouts by killing the process.
     """
 
     using: str
     queues: tuple[str, ...]
-    in_turn: bool = False
+    round_robin: bool = False
     threads: int = 4
     burst: bool = False
     max_messages: int | None = None

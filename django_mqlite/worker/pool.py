@@ -21,7 +21,7 @@ class Slot:
     """A thread and its message, until the finished delivery is taken.
 
     The consumer sets the message, not the thread, because the thread may die at any moment: an
-    exception can be raised in it from outside.
+    exception can be raised in it by other code.
     """
 
     def __init__(self, work: Callable[["Slot"], None], name: str) -> None:
@@ -101,7 +101,7 @@ class Pool:
 
     def take_finished(self) -> list[DeliveryResult]:
         """Return the deliveries that ended since the last call, and free their slots."""
-        self._replace_dead()
+        self._replace_dead_threads()
         results = []
         while self._finished:
             finished = self._finished.popleft()
@@ -122,7 +122,7 @@ class Pool:
         if self._loop is not None:
             self._loop.close()
 
-    def _replace_dead(self) -> None:
+    def _replace_dead_threads(self) -> None:
         """Replace threads that were killed from outside; fail the deliveries they were running.
 
         A message that had not begun, runs in the event loop or has finished is not affected.

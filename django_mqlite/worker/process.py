@@ -47,7 +47,7 @@ def run_worker_process(
 ) -> ProcessResult:
     """Run a worker until shutdown, until its quota is used up, or in a burst until idle.
 
-    Messages whose handlers are still running after the shutdown timeout have been given back.
+    Messages whose handlers are still running after the shutdown timeout have been released.
     """
     wakeup = Wakeup(options.using)
     shutdown.on_request(wakeup.notify)
@@ -130,7 +130,7 @@ def _renewer(
         if handler.timeout_ms and (handler.is_async or not options.supervised)
     }
 
-    def recycle(message: Message) -> None:
+    def shut_down(message: Message) -> None:
         logger.error(
             "message #%s of %s is stuck; the worker is shutting down", message.pk, message.queue
         )
@@ -140,6 +140,6 @@ def _renewer(
         options.using,
         pool,
         timeout_ms=limits,
-        on_stuck=None if options.supervised else recycle,
+        on_stuck=None if options.supervised else shut_down,
         on_failed=partial(shutdown.request, failed=True),
     )

@@ -19,7 +19,7 @@ from ..verbs.sweeps import (
 )
 from .database_errors import DatabaseErrors
 from .options import WorkerOptions
-from .registry import WorkerEntry, release_gone
+from .registry import WorkerEntry, release_dead_workers
 from .shutdown import Shutdown
 from .watchdogs import watched
 
@@ -33,14 +33,14 @@ URGENT: Mapping[str, Sweep] = {
     "schedules activated": activate_due,
     "messages expired": expire,
 }
-"""Sweeps that messages wait for; run as soon as they are due."""
+"""Sweeps that messages wait for; they run as soon as they are due."""
 
 HOUSEKEEPING: Mapping[str, Sweep] = {
     "completed messages pruned": prune_completed,
     "dead letters pruned": prune_dead_letters,
     "records pruned": prune_records,
 }
-"""Sweeps that free space; run every HOUSEKEEPING_INTERVAL."""
+"""Sweeps that free space; they run every HOUSEKEEPING_INTERVAL."""
 
 
 def run_round(sweeps: Mapping[str, Sweep], using: str) -> dict[str, int]:
@@ -63,7 +63,7 @@ def run_all(using: str) -> dict[str, int]:
 logger = get_logger("django_mqlite.worker")
 
 MAX_POLL_INTERVAL = 1.0
-"""Maximum seconds until a clock step or a dead worker on this machine is noticed."""
+"""Maximum seconds until a clock change or a dead worker on this machine is noticed."""
 
 HOUSEKEEPING_INTERVAL = 10.0
 """Seconds between two rounds of HOUSEKEEPING."""
@@ -87,23 +87,23 @@ class Reaper:
         """Sweep one batch of what is due; return the seconds to wait. Only reads while idle."""
         if time.monotonic() >= self._check_workers_at:
             self._check_workers_at = time.monotonic() + MAX_POLL_INTERVAL
-            release_gone(self._using)
+            release_dead_workers(self._using)
         wait = next_event_in(self._using)
         if wait == 0:
-            if self._is_more_after(URGENT):
+            if self._has_more_after(URGENT):
                 return BATCH_PAUSE
             wait = next_event_in(self._using)
         if time.monotonic() >= self._housekeeping_at:
-            if self._is_more_after(HOUSEKEEPING):
+            if self._has_more_after(HOUSEKEEPING):
                 return BATCH_PAUSE
             self._housekeeping_at = time.monotonic() + HOUSEKEEPING_INTERVAL
         return MAX_POLL_INTERVAL if wait is None else min(wait or BATCH_PAUSE, MAX_POLL_INTERVAL)
 
-    def _is_more_after(self, sweeps: Mapping[str, Sweep]) -> bool:
+    def _has_more_after(self, sweeps: Mapping[str, Sweep]) -> bool:
         return max(run_round(sweeps, self._using).values()) >= BATCH
 
     def run(self, shutdown: Shutdown) -> None:
-        """Reap in a process of its own until shutdown is requested.
+        """Reap in a separate process until shutdown is requested.
 
         The process is registered like a worker without queues, so that operators can see it.
         """

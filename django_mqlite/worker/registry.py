@@ -25,7 +25,7 @@ class WorkerEntry:
         self._options = options
         self._process = this_process()
         self._started_at = timing.now_ms()
-        self._write_at = 0.0
+        self._next_write = 0.0
         self._tally = Tally()
 
     def count(self, message: Message) -> None:
@@ -34,9 +34,9 @@ class WorkerEntry:
 
     def refresh(self, *, in_flight: int) -> None:
         """Write the registration if WRITE_INTERVAL has passed since the last write."""
-        if time.monotonic() < self._write_at:
+        if time.monotonic() < self._next_write:
             return
-        self._write_at = time.monotonic() + WRITE_INTERVAL
+        self._next_write = time.monotonic() + WRITE_INTERVAL
         self._write(in_flight)
 
     def _write(self, in_flight: int) -> None:
@@ -65,22 +65,22 @@ class WorkerEntry:
         unregister(self._options.using, self._options.name)
 
 
-def release_gone(using: str) -> int:
+def release_dead_workers(using: str) -> int:
     """Release the leases of dead workers on this machine; return the number of messages.
 
     A process is identified by boot, pid namespace, pid and start time. A reused pid, a process in
-    another container and a machine of the same name are therefore never mistaken for a worker. For
-    workers elsewhere, only stale registrations are deleted; their leases expire.
+    another container and a machine with the same name are therefore never mistaken for a worker.
+    For workers elsewhere, only stale registrations are deleted; their leases expire.
     """
-    released, now = 0, timing.now_ms()
+    released_count, now = 0, timing.now_ms()
     for record in registered_workers(using):
         identity = identity_of(record)
-        if identity.is_gone(seen_at=record.seen_at):
-            released += release_all(using, record.worker, "its worker process is gone")
+        if identity.is_dead(seen_at=record.seen_at):
+            released_count += release_all(using, record.worker, "its worker process is dead")
             unregister(using, record.worker)
         elif not (identity.is_here or is_live(record, now=now)):
             unregister(using, record.worker)
-    return released
+    return released_count
 
 
 def release_all(using: str, worker: str, reason: str) -> int:

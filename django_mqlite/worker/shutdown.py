@@ -49,7 +49,7 @@ class Shutdown:
         self._exit_callbacks.append(callback)
 
     def exit_now(self, code: int) -> NoReturn:
-        """Exit the process at once, without waiting for threads or running handlers."""
+        """Exit the process immediately, without waiting for threads or running handlers."""
         for callback in self._exit_callbacks:
             callback()
         sys.stdout.flush()
@@ -65,12 +65,12 @@ class Shutdown:
 def shutdown_on_signals(
     shutdown: Shutdown, signals: Iterable[signal.Signals] = SIGNALS, *, insist: bool = True
 ) -> Iterator[None]:
-    """Request shutdown on the first of these signals; on a second one, if `insist`, exit at once.
+    """Request shutdown on the first of these signals; on a second one, exit if `insist`.
 
     Only signals count. The worker may already be shutting down when the first one arrives: a signal
     to a process group also ends the shell, and the worker may notice that first.
 
-    The former handlers are restored after the block.
+    The previous handlers are restored after the block.
 
     The installed handlers do nothing. Python writes the signal's number to a socket as soon as it
     arrives, even while the main thread waits for a database lock, and a thread reads it there.
@@ -79,8 +79,8 @@ def shutdown_on_signals(
     expected = tuple(signals)
     reader, writer = socket.socketpair()
     writer.setblocking(False)
-    former_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    former = {number: signal.getsignal(number) for number in expected}
+    previous_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    previous_handlers = {number: signal.getsignal(number) for number in expected}
     for number in expected:
         ignore(number)
     arguments = (reader, shutdown, expected, insist)
@@ -89,9 +89,9 @@ def shutdown_on_signals(
     try:
         yield
     finally:
-        for number, handler in former.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-        signal.set_wakeup_fd(former_fd)
+        signal.set_wakeup_fd(previous_fd)
         writer.shutdown(socket.SHUT_WR)  # a process that a handler started may also have it open
         writer.close()
         watch.join()
@@ -115,7 +115,7 @@ def _watch(
                 continue
             if shutdown.signaled and insist:
                 sys.stderr.write(
-                    "second signal: exiting at once; leases of running handlers will expire\n"
+                    "second signal: exiting immediately; leases of running handlers will expire\n"
                 )
                 shutdown.exit_now(128 + number[0])
             shutdown.signaled = True

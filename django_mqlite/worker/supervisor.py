@@ -29,9 +29,9 @@ from .watchdogs import watched
 logger = get_logger("django_mqlite.worker")
 
 STARTUP_PERIOD = 5.0
-"""Seconds in which the death of a child counts as a failed start, even if it has registered."""
+"""Seconds during which the death of a child counts as a failed start."""
 
-LONGEST_START_DELAY = 30.0
+MAX_START_DELAY = 30.0
 """Maximum seconds between two attempts to start a child."""
 
 MAX_FAILED_STARTS = 10
@@ -85,8 +85,8 @@ class Supervisor:
         self._start_at = 0.0
         self._leases = SupervisedLeases(options.using, handlers)
         self._database_errors = DatabaseErrors()
-        self._bell, self._ring = socket.socketpair()
-        shutdown.on_request(partial(self._ring.sendall, b"!"))
+        self._wakeup_reader, self._wakeup_writer = socket.socketpair()
+        shutdown.on_request(partial(self._wakeup_writer.sendall, b"!"))
         shutdown.on_exit_now(partial(self._kill_all, "its supervisor exits"))
 
     def run(self) -> int:
@@ -103,7 +103,7 @@ class Supervisor:
                 queries = connections[self._options.using].queries_log
                 queries.clear()  # with DEBUG, Django keeps all queries
                 sentinels = [child.process.sentinel for child in self._children]
-                wait([self._bell, *sentinels], self.poll())
+                wait([self._wakeup_reader, *sentinels], self.poll())
         finally:
             self._shut_down()
         return 1 if self._shutdown.failed or self._cannot_start or self._burst_failed else 0
@@ -159,7 +159,7 @@ class Supervisor:
             self._release(child, f"its worker process exited with code {code}")
             self._failures = self._failures + 1 if has_failed else 0
             if has_failed:
-                delay = min(2.0 ** (self._failures - 1), LONGEST_START_DELAY)
+                delay = min(2.0 ** (self._failures - 1), MAX_START_DELAY)
                 self._start_at = time.monotonic() + delay
 
     def _has_registered(self, child: Child) -> bool:
@@ -171,7 +171,7 @@ class Supervisor:
             return False
 
     def _interrupt(self, child: Child) -> None:
-        """Give back the messages of a killed child without counting their deliveries.
+        """Release the messages of a killed child without counting their deliveries.
 
         A handler that exceeded its timeout is excluded: its delivery counts, as after a crash.
         """
@@ -180,7 +180,7 @@ class Supervisor:
             interrupt(self._options.using, leases, reason="its worker process was killed")
         except Error as error:
             logger.error(
-                "could not give back the messages of worker %s without counting their deliveries: "
+                "could not release the messages of worker %s without counting their deliveries: "
                 "%s (%s)",
                 child.name,
                 error,
@@ -214,7 +214,7 @@ class Supervisor:
         try:
             return self._renew_leases()
         except Error:
-            return LONGEST_START_DELAY
+            return MAX_START_DELAY
 
     def _shut_down(self) -> None:
         """Terminate the children; kill those that are still running after the shutdown timeout."""

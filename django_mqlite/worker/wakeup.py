@@ -114,7 +114,7 @@ class Wakeup:
     def notify(self) -> None:
         """Wake the worker, from any thread. Publish the change before calling this."""
         if self._notified:
-            return  # one notification is enough for handlers that end together
+            return  # one notification is enough for handlers that finish at the same time
         self._notified = True
         with contextlib.suppress(OSError):  # closed already
             self._writer.send(b"!")

@@ -27,7 +27,7 @@ from .shutdown import Shutdown
 
 
 class Parent:
-    """The parent process. A process exits when its parent does: its shell can no longer stop it.
+    """The parent process. A process exits with its parent, because its shell can no longer stop it.
 
     A process started with `nohup` (ignores SIGHUP) or `setsid` (leads its own session) is meant to
     outlive its parent.
@@ -35,12 +35,12 @@ class Parent:
 
     def __init__(self) -> None:
         self._pid = os.getppid()
-        self._matters = sys.platform != "win32" and not _is_detached()
+        self._is_watched = sys.platform != "win32" and not _is_detached()
 
     @property
     def gone(self) -> bool:
         """True if the parent of this process has ended."""
-        return self._matters and os.getppid() != self._pid
+        return self._is_watched and os.getppid() != self._pid
 
 
 def _is_detached() -> bool:
@@ -86,10 +86,10 @@ Identity = tuple[int, int]
 def watched(using: str, shutdown: Shutdown, *, supervised: bool = False) -> Iterator[None]:
     """Exit the process if one of the database files is replaced, or if its parent has ended.
 
-    It exits at once in the first case: SQLite keeps using the files it has open, so writes after
-    that would be lost although they were acknowledged. It shuts down in the second; the children of
-    a supervisor watch their parent themselves. A separate thread checks, because the others may be
-    waiting for a lock.
+    It exits immediately in the first case: SQLite keeps using the files it has open, so writes
+    after that would be lost although they were acknowledged. It shuts down in the second; the
+    children of a supervisor watch their parent themselves. A separate thread checks, because the
+    others may be waiting for a lock.
     """
     _make_names_absolute()
     path = database_path(using)
@@ -169,7 +169,7 @@ def _identity(path: Path) -> Identity | None:
 
 
 class NotReady(MqliteError):
-    """Raised when the worker cannot start. The message says what to do."""
+    """The worker cannot start. The message contains the solution."""
 
 
 def check_writable(using: str) -> None:
@@ -188,7 +188,7 @@ def check_writable(using: str) -> None:
         raise NotReady(f"Database {using!r} cannot be used: {error}; {advice(error)}.") from error
     if differences:
         raise NotReady(
-            f"The queue's tables in database {using!r} are not as their migrations created them: "
+            f"The queue's tables in database {using!r} differ from what their migrations created: "
             f"{'; '.join(differences)}. Restore a backup, or create what is missing: "
             "`manage.py mqlite doctor` explains how."
         )
@@ -199,7 +199,7 @@ def served_queues(
 ) -> tuple[str, ...]:
     """Return the queues to serve, in order: `included`, or all with a handler or a tasks backend.
 
-    `*` in `included` stands for all of these that it does not list.
+    `*` in `included` means all others of these.
 
     Raises NotReady if a queue does not exist or has no handler.
     """
@@ -214,7 +214,7 @@ def served_queues(
             raise NotReady(
                 f"Queue {queue!r} has no handler. Write one with @handler({queue!r}) in the "
                 "`handlers` module of an installed app or one of MQLITE['HANDLERS'], name the "
-                "queue in the QUEUES of a tasks backend in TASKS, or leave it out."
+                "queue in the QUEUES of a tasks backend in TASKS, or exclude it."
             )
     if not queues:
         raise NotReady(

@@ -19,7 +19,7 @@ from django_mqlite.testing import drain
 from django_mqlite.types import State, WorkerRecord
 from django_mqlite.verbs.workers import register
 from django_mqlite.worker.reaper import run_all
-from django_mqlite.worker.registry import release_gone
+from django_mqlite.worker.registry import release_dead_workers
 from tests.integration.admin.pages import confirmation
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rule("8.6")]
@@ -220,7 +220,7 @@ READERS = {
         [], ["jobs"], limit=1_000, worker="w"
     ),
     "worker": lambda client: drain(),
-    "reaper": lambda client: [run_all("default"), release_gone("default")],
+    "reaper": lambda client: [run_all("default"), release_dead_workers("default")],
     "redrive": lambda client: DeadLetter.objects.redrive_queue("jobs"),
     "redrive into": lambda client: DeadLetter.objects.redrive(ids(), into="sound"),
     "purge": lambda client: DeadLetter.objects.purge_queue("jobs", everything=True),

@@ -142,18 +142,18 @@ def test_consumer_claims_for_free_threads_only_under_its_name(make_consumer, poo
 
 
 @pytest.mark.parametrize(
-    ("in_turn", "queues"),
+    ("round_robin", "queues"),
     [(False, ["first", "first", "jobs", "jobs"]), (True, ["jobs", "first", "jobs", "first"])],
 )
 def test_served_queues_are_claimed_in_order_or_in_turn(
-    make_consumer, pool, queue, make_queue, in_turn, queues
+    make_consumer, pool, queue, make_queue, round_robin, queues
 ):
     pool.threads = 1
     for name in ("first", "other"):
         make_queue(name)
     for name in ("jobs", "first", "other"):
         enqueue(name, 2)
-    consumer = make_consumer(queues=("first", "jobs"), in_turn=in_turn)
+    consumer = make_consumer(queues=("first", "jobs"), round_robin=round_robin)
     handled = []
 
     for _ in range(4):
@@ -164,7 +164,7 @@ def test_served_queues_are_claimed_in_order_or_in_turn(
 
     assert sorted(handled[:2]) == sorted(queues[:2])
     assert sorted(handled) == sorted(queues)
-    assert in_turn or handled == queues
+    assert round_robin or handled == queues
 
 
 def test_consumer_claims_at_most_max_messages(make_consumer, pool, queue):
@@ -344,7 +344,7 @@ def test_leases_are_longer_after_a_long_stall_which_is_logged_once(
     start_one, pool, queue, caplog, least_ms, stall, lease
 ):
     pool.threads = 1
-    renewer = SimpleNamespace(least_lease_ms=least_ms, longest_stall=stall)
+    renewer = SimpleNamespace(minimum_lease_ms=least_ms, longest_stall=stall)
     consumer, first = start_one(renewer=renewer)
     enqueue(queue, 1)
     pool.end(first)

@@ -17,8 +17,8 @@ from django_mqlite.models import Message
 from django_mqlite.worker import leases
 from django_mqlite.worker.executor import DeliveryResult
 from django_mqlite.worker.leases import (
-    LONGEST_CHECK_INTERVAL,
-    SHORTEST_CHECK_INTERVAL,
+    MAX_CHECK_INTERVAL,
+    MIN_CHECK_INTERVAL,
     LeaseRenewer,
     SupervisedLeases,
 )
@@ -109,12 +109,12 @@ def test_idle_renewer_ends_at_once(monkeypatch):
 
 
 def test_renewer_without_messages_only_waits(renewer):
-    assert renewer.poll() == LONGEST_CHECK_INTERVAL
+    assert renewer.poll() == MAX_CHECK_INTERVAL
 
 
 @pytest.mark.parametrize(
     ("left", "renewals", "seconds"),
-    [(1, 0, SHORTEST_CHECK_INTERVAL), (0, 1, LONGEST_CHECK_INTERVAL)],
+    [(1, 0, MIN_CHECK_INTERVAL), (0, 1, MAX_CHECK_INTERVAL)],
 )
 def test_lease_is_renewed_after_a_third_of_its_duration(
     renewer, message, clock, left, renewals, seconds
@@ -157,11 +157,11 @@ def test_due_leases_are_renewed_in_one_statement(renewer, message, queue, claim,
 
 
 def test_shortest_lease_is_renewed_in_time(renewer, make_queue, claim, clock):
-    lease = 3 * timedelta(seconds=LONGEST_CHECK_INTERVAL)
+    lease = 3 * timedelta(seconds=MAX_CHECK_INTERVAL)
     make_queue("short", lock_duration=lease)
     renewer.poll()
     message = claim("short")
-    clock.advance(LONGEST_CHECK_INTERVAL)
+    clock.advance(MAX_CHECK_INTERVAL)
 
     renewer.poll()
 
@@ -233,7 +233,7 @@ def test_settled_message_is_neither_renewed_nor_lost(
 def test_failing_database_is_logged_once_and_retried(renewer, message, clock, caplog):
     clock.advance(LEASE / 3)
     with failing_renewals():
-        assert [renewer.poll(), renewer.poll()] == [LONGEST_CHECK_INTERVAL] * 2
+        assert [renewer.poll(), renewer.poll()] == [MAX_CHECK_INTERVAL] * 2
     (record,) = caplog.records
     assert "locked" in record.getMessage()
 
@@ -280,7 +280,7 @@ def test_minimum_lease_is_three_times_the_longest_stall(seconds, timed_renewer, 
     timed_renewer.poll()
     timed_renewer.poll()
 
-    assert timed_renewer.least_lease_ms == least_ms
+    assert timed_renewer.minimum_lease_ms == least_ms
 
 
 def test_lease_is_renewed_for_the_minimum_lease(seconds, timed_renewer, claim, make_queue, clock):

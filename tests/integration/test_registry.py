@@ -15,13 +15,13 @@ from django_mqlite.models import Message
 from django_mqlite.types import WorkerRecord
 from django_mqlite.verbs.workers import LIVE_WITHIN_MS, live_workers, register, registered_workers
 from django_mqlite.worker import identity, registry
-from django_mqlite.worker.identity import NAMELESS, _process, this_process
+from django_mqlite.worker.identity import HOST_NAME_PREFIX, _process, this_process
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.registry import (
     WRITE_INTERVAL,
     WorkerEntry,
     other_machine,
-    release_gone,
+    release_dead_workers,
 )
 from tests.support.another_user import result_as_another_user
 from tests.support.verbs import claim_one, row_of, state_of
@@ -135,7 +135,7 @@ def test_live_process_is_not_gone_when_the_clock_is_set(set_clock, seconds):
     set_clock(seconds)
 
     assert psutil.Process(PARENT).create_time() - before == pytest.approx(seconds)
-    assert not parent.is_gone(seen_at=0)
+    assert not parent.is_dead(seen_at=0)
 
 
 IDENTITIES = {
@@ -144,7 +144,7 @@ IDENTITIES = {
     "reused pid": ({"started_at": -60.0}, True),
     "former boot": ({"boot_id": OTHER_BOOT}, True),
     "former boot of a container": ({"boot_id": OTHER_BOOT, "pid_namespace": 1}, True),
-    "unknown boot": ({"boot_id": f"{NAMELESS}here"}, False),
+    "unknown boot": ({"boot_id": f"{HOST_NAME_PREFIX}here"}, False),
     "other host": ({"started_at": -60.0, **ELSEWHERE}, False),
     "other namespace": ({"started_at": -60.0, "pid_namespace": 1}, False),
     "no such pid": ({"pid": NO_PID}, True),
@@ -154,7 +154,7 @@ IDENTITIES = {
 
 @pytest.mark.parametrize(("facts", "gone"), IDENTITIES.values(), ids=IDENTITIES)
 def test_only_a_visible_process_is_gone(facts, gone):
-    assert replace(this_process(), **facts).is_gone(seen_at=0) is gone
+    assert replace(this_process(), **facts).is_dead(seen_at=0) is gone
 
 
 @pytest.mark.django_db
@@ -173,11 +173,11 @@ def test_leases_of_gone_workers_only_are_released(queue, facts, state):
     message = held(queue, worker="w2")
 
     with CaptureQueriesContext(connection) as captured:
-        assert release_gone("default") == (state == "active")
+        assert release_dead_workers("default") == (state == "active")
 
     assert state_of(message) == state
     if state == "active":
-        assert "its worker process is gone" in row_of(message)["errors"][0]["message"]
+        assert "its worker process is dead" in row_of(message)["errors"][0]["message"]
         assert registered_workers("default") == []
     else:
         assert [record.worker for record in registered_workers("default")] == ["w2"]
@@ -189,11 +189,11 @@ def test_stale_entry_of_another_machine_is_removed_its_leases_expire(queue, cloc
     register("default", record(**ELSEWHERE))
     message = held(queue, worker="w2", lock_duration=3_600)
     clock.advance(LIVE_WITHIN_MS / 1000)
-    release_gone("default")
+    release_dead_workers("default")
     assert len(registered_workers("default")) == 1
 
     clock.advance(0.001)
-    release_gone("default")
+    release_dead_workers("default")
 
     assert registered_workers("default") == []
     assert state_of(message) == "locked"
@@ -222,10 +222,10 @@ def test_killed_worker_is_noticed_by_another_within_two_seconds(database, busy):
 @pytest.mark.parametrize("hidepid", [0, 1, 2])
 def test_live_process_of_another_user_is_not_gone(hidepid):
     alive = this_process()
-    assert result_as_another_user(lambda: alive.is_gone(seen_at=0), hidepid=hidepid) is False
+    assert result_as_another_user(lambda: alive.is_dead(seen_at=0), hidepid=hidepid) is False
 
     dead = replace(alive, pid=NO_PID)
-    assert result_as_another_user(lambda: dead.is_gone(seen_at=0), hidepid=hidepid) is True
+    assert result_as_another_user(lambda: dead.is_dead(seen_at=0), hidepid=hidepid) is True
 
 
 # Before a reboot
@@ -255,7 +255,7 @@ def test_worker_from_before_the_reboot_is_gone(queue, clock, boot):
     message = held(queue, worker="w2", lock_duration=3_600)
 
     assert other_machine("default") is None
-    assert release_gone("default") == 1
+    assert release_dead_workers("default") == 1
 
     assert state_of(message) == "active"
     assert registered_workers("default") == []
@@ -267,11 +267,11 @@ def test_worker_from_before_the_reboot_is_gone(queue, clock, boot):
 def test_living_clone_of_this_machine_keeps_its_leases(queue, clock, boot, since_boot, set_forward):
     register_former_boot(clock, boot.at + since_boot)
     message = held(queue, worker="w2", lock_duration=3 * 3_600)
-    assert release_gone("default") == 0
+    assert release_dead_workers("default") == 0
     boot.at += set_forward  # as every computed time of the boot moves with the clock
     clock.ms += set_forward
 
-    assert release_gone("default") == 0
+    assert release_dead_workers("default") == 0
 
     assert state_of(message) == "locked"
     live = other_machine("default")
@@ -284,7 +284,7 @@ def test_clock_behind_after_a_reboot_leaves_former_workers_to_their_leases(queue
     message = held(queue, worker="w2")
 
     assert other_machine("default") is None
-    assert release_gone("default") == 0
+    assert release_dead_workers("default") == 0
 
     assert state_of(message) == "locked"
 
@@ -300,7 +300,7 @@ def test_entry_from_the_future_does_not_delay_workers(clock):
     clock.advance(-0.001)
     assert live_workers("default") == []
     assert other_machine("default") is None
-    release_gone("default")
+    release_dead_workers("default")
     assert registered_workers("default") == []
 
 

@@ -70,9 +70,7 @@ def test_killed_child_is_replaced_and_its_message_released_at_once(database, bus
 
 
 def test_children_that_exit_at_start_are_given_up_after_growing_delays(database):
-    constants = with_constants(
-        supervisor__LONGEST_START_DELAY=0.01, supervisor__MAX_FAILED_STARTS=3
-    )
+    constants = with_constants(supervisor__MAX_START_DELAY=0.01, supervisor__MAX_FAILED_STARTS=3)
     worker = database.start(*TWO, MQLITE_TEST_DIE_YOUNG="1", **constants)
 
     assert worker.exit_code() == 1

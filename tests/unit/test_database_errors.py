@@ -11,7 +11,7 @@ from django.db import OperationalError
 from django_mqlite.worker import database_errors
 from django_mqlite.worker.database_errors import (
     GIVE_UP_AFTER,
-    LONGEST_RETRY_DELAY,
+    MAX_RETRY_DELAY,
     DatabaseErrors,
     advice,
 )
@@ -37,7 +37,7 @@ def test_retry_delay_grows_to_a_limit(time):
 
     assert grown[:3] == [0.1, 0.2, 0.4]
     assert grown == sorted(grown)
-    assert grown[-1] == LONGEST_RETRY_DELAY
+    assert grown[-1] == MAX_RETRY_DELAY
 
 
 def test_repeated_error_is_logged_once_with_advice(time, caplog):

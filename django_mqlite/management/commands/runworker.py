@@ -92,7 +92,7 @@ class Command(BaseCommand):
             worker = WorkerOptions(
                 using=using,
                 queues=queues,
-                in_turn=not included,
+                round_robin=not included,
                 **{name: options[name] for name in OPTIONS},
             )
             if not options["ignore_other_machines"]:
