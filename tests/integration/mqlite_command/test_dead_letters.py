@@ -1,0 +1,110 @@
+"""mqlite redrive and purge."""
+
+import io
+import json
+
+import pytest
+from django.core.management import CommandError
+
+from django_mqlite.models import DeadLetter, Message
+from tests.support.verbs import dead_letter, enqueue_and_claim, state_of
+
+from .calls import answer, mqlite
+
+SELECTIONS = [
+    ((), {"first", "lost", "new"}),
+    (("--id", "1", "1"), {"first"}),
+    (("--limit", "1"), {"first"}),
+    *((("--older-than", age), {"first", "lost"}) for age in ("3600", "60m", "1h", "1.0h")),
+    (("--older-than", "1h", "--limit", "1"), {"first"}),
+    (("--reason", "Lost"), {"lost"}),
+    (("--error-class", "KeyError"), {"first"}),
+]
+
+
+@pytest.fixture
+def letters(queue, make_queue, clock):
+    """Dead letters of two ages and two reasons, and messages that no command may touch."""
+    make_queue("others")
+    first, lost = enqueue_and_claim("jobs"), enqueue_and_claim("jobs")
+    first.reject("Broken", error=KeyError("id"))
+    lost.reject("Lost")
+    clock.advance(3_600)
+    letters = {"first": first, "lost": lost, "new": dead_letter("jobs")}
+    others = {"other": dead_letter("others"), "locked": enqueue_and_claim("jobs")}
+    return letters | others
+
+
+@pytest.mark.parametrize(("selection", "selected"), SELECTIONS)
+@pytest.mark.parametrize(
+    ("command", "done", "state"), [("redrive", "redriven", "active"), ("purge", "purged", "gone")]
+)
+def test_options_select_dead_letters(letters, command, done, state, selection, selected):
+    before = {name: state_of(letter) for name, letter in letters.items()}
+    options = (*(selection or ("--all",)), "--yes") if command == "purge" else selection
+
+    document = answer(command, "jobs", *options)
+
+    assert document == {"queue": "jobs", done: len(selected), "kept": []}
+    after = {name: state_of(letter) for name, letter in letters.items()}
+    assert after == before | dict.fromkeys(selected, state)
+
+
+def test_text_counts_the_dead_letters(letters, reply):
+    assert mqlite("redrive", "jobs", "--limit", 2) == "2 dead letters of queue jobs redriven.\n"
+    assert mqlite("purge", "jobs", "--all", "--yes") == "1 dead letter of queue jobs purged.\n"
+    assert mqlite("redrive", "jobs") == "0 dead letters of queue jobs redriven.\n"
+
+    reply("")  # there is nothing to confirm
+    assert mqlite("purge", "jobs", "--all") == "0 dead letters of queue jobs purged.\n"
+
+
+@pytest.mark.parametrize("command", [("redrive",), ("purge", "--yes")])
+def test_ids_of_other_messages_change_nothing(letters, command):
+    name, *options = command
+
+    with pytest.raises(CommandError, match=r"'jobs': #4, #5, #99\. Nothing was done"):
+        mqlite(name, "jobs", *options, "--id", 1, 4, 5, 99)
+
+    assert state_of(letters["first"]) == "dead_lettered"
+
+
+def test_redrive_moves_messages_into_another_queue_at_a_rate(letters):
+    answer("redrive", "jobs", "--limit", 2, "--into", "others", "--rate", 2)
+
+    moved = Message.objects.filter(queue="others").exclude(state="dead_lettered").order_by("pk")
+    first, second = moved
+    assert (state_of(letters["first"]), state_of(letters["lost"])) == ("gone", "gone")
+    assert (first.state, second.state) == ("active", "scheduled")
+
+
+@pytest.mark.parametrize("text", ["y\n", "YES\n"])
+def test_purge_asks_on_stderr_with_count_and_queue(letters, reply, text):
+    reply(text)
+    stdout, stderr = io.StringIO(), io.StringIO()
+
+    mqlite("purge", "jobs", "--limit=2", "--json", stdout=stdout, stderr=stderr)
+
+    question = "Delete 2 dead letters of queue jobs? This is permanent. [y/N] "
+    assert stderr.getvalue() == question
+    assert json.loads(stdout.getvalue())["purged"] == 2
+
+
+@pytest.mark.parametrize("text", ["n\n", "\n", "", "yess\n"])
+def test_purge_without_a_yes_deletes_nothing(letters, reply, text):
+    reply(text)
+
+    with pytest.raises(CommandError, match=r"^Nothing was done\.$"):
+        mqlite("purge", "jobs", "--all")
+
+    assert DeadLetter.objects.count() == 4
+
+
+def test_purge_leaves_letters_that_came_during_the_question(queue, clock, reply):
+    confirmed, late = dead_letter("jobs"), enqueue_and_claim("jobs")
+    clock.advance(1)
+    reply("y\n", meanwhile=lambda: late.reject("Broken"))
+
+    mqlite("purge", "jobs", "--all")
+
+    assert (state_of(confirmed), state_of(late)) == ("gone", "dead_lettered")
