@@ -4,7 +4,15 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-VIEW = ("view_queue", "view_message", "view_deadletter")
+VIEW = ("view_queue", "view_message", "view_deadletter", "view_subscription")
+PERMISSIONS = {
+    "redrive": "redrive_message",
+    "purge": "purge_message",
+    "release": "release_message",
+    "run_now": "change_message",
+    "cancel": "delete_message",
+    "pause": "pause_queue",
+}
 
 
 @pytest.fixture
@@ -29,4 +37,5 @@ def viewer(make_staff):
 
 @pytest.fixture
 def operator(make_staff):
-    return make_staff(*VIEW, "redrive_message", "purge_message", "pause_queue")
+    """A user with the permissions of all actions."""
+    return make_staff(*VIEW, *PERMISSIONS.values())

@@ -10,15 +10,36 @@ from django.test import Client
 from django.urls import reverse
 
 from django_mqlite import timing
+from django_mqlite.models import Message
+from tests.support.verbs import dead_letter, enqueue_and_claim
 
 QUEUES = reverse("admin:django_mqlite_queue_changelist")
 MESSAGES = reverse("admin:django_mqlite_message_changelist")
 DEAD_LETTERS = reverse("admin:django_mqlite_deadletter_changelist")
 LISTS = [QUEUES, MESSAGES, DEAD_LETTERS]
+MAKERS = {
+    "active": lambda: Message.objects.enqueue("jobs", 1),
+    "scheduled": lambda: Message.objects.enqueue("jobs", 1, delay=60),
+    "locked": lambda: enqueue_and_claim("jobs", 1),
+    "dead_lettered": lambda: dead_letter("jobs"),
+}
+"""Functions that store a message of a state."""
+STATE_OF_ACTION = {
+    "redrive": "dead_lettered",
+    "purge": "dead_lettered",
+    "release": "locked",
+    "run_now": "scheduled",
+    "cancel": "scheduled",
+}
 
 
 def page_of(message: Any) -> str:
     return reverse(f"admin:django_mqlite_{message._meta.model_name}_change", args=[message.pk])
+
+
+def action_of(message: Any, action: str, model: str = "message") -> str:
+    """Return the URL of an action on a message's page."""
+    return reverse(f"admin:django_mqlite_{model}_{action}", args=[message.pk])
 
 
 def text_of(response: Any) -> str:
@@ -32,25 +53,32 @@ def listed(response: Any) -> list[int]:
     return list(map(int, re.findall(pattern, text_of(response))))
 
 
-def act(client: Client, url: str, action: str, *objects: Any, **extra: Any) -> Any:
-    """Select objects in a list and run an action."""
-    selected = [selected.pk for selected in objects]
-    return client.post(url, {"action": action, "_selected_action": selected, "index": 0, **extra})
-
-
-def confirm(client: Client, action: str, *letters: Any, **extra: Any) -> Any:
-    """Confirm an action on dead letters without reading its confirmation page."""
-    selected = [letter.pk for letter in letters]
-    answer = {"action": action, "_selected_action": selected, **confirmation(len(letters))}
-    return client.post(DEAD_LETTERS, {**answer, **extra})
+def selection(action: str, *objects: Any) -> dict[str, Any]:
+    """Return the fields of an action on selected rows of a list."""
+    return {
+        "action": action,
+        "_selected_action": [selected.pk for selected in objects],
+        "index": 0,
+    }
 
 
 def confirmation(total: int) -> dict[str, Any]:
-    """The hidden fields of the confirmation page."""
+    """Return the hidden fields of the confirmation page."""
     now = timing.now_ms()
     progress = {"left": total, "until": now, "due": now, "queue": ""}
     progress |= dict.fromkeys(("done", "finished_at", "id"), 0)
     return {"confirmed": "yes", **{f"progress_{name}": value for name, value in progress.items()}}
+
+
+def act(client: Client, url: str, action: str, *objects: Any) -> Any:
+    """Select objects in a list and run an action."""
+    return client.post(url, selection(action, *objects))
+
+
+def confirm(client: Client, action: str, *letters: Any, **extra: Any) -> Any:
+    """Confirm an action on dead letters without reading its confirmation page."""
+    fields = selection(action, *letters) | confirmation(len(letters)) | extra
+    return client.post(DEAD_LETTERS, fields)
 
 
 def without_csrf_token(client: Client) -> Client:
@@ -60,10 +88,13 @@ def without_csrf_token(client: Client) -> Client:
     return strict
 
 
-def hidden_in(page: str) -> dict[str, str]:
+def hidden_in(page: str) -> dict[str, list[str]]:
     """Return the hidden fields of the page's form, as a browser posts them."""
     form = page[page.index('<div id="content"') :]
-    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form))
+    fields: dict[str, list[str]] = {}
+    for name, value in re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form):
+        fields.setdefault(name, []).append(value)
+    return fields
 
 
 def text_after(client: Client) -> str:
@@ -74,13 +105,9 @@ def text_after(client: Client) -> str:
 @contextmanager
 def read_only() -> Iterator[None]:
     """Make the database refuse writes inside the block."""
-    _refuse_writes(True)
-    try:
-        yield
-    finally:
-        _refuse_writes(False)
-
-
-def _refuse_writes(refuse: bool) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(f"PRAGMA query_only = {int(refuse)}")
+        cursor.execute("PRAGMA query_only = 1")
+        try:
+            yield
+        finally:
+            cursor.execute("PRAGMA query_only = 0")

@@ -1,4 +1,4 @@
-"""What a screen reader needs: labels of fields and buttons, captions, texts for pictures."""
+"""Labels, captions and texts that a screen reader needs."""
 
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -6,11 +6,10 @@ from html.parser import HTMLParser
 import pytest
 from django.urls import reverse
 
-from django_mqlite.models import Message, Subscription
-from tests.support.verbs import dead_letter, enqueue_and_claim
+from django_mqlite.models import Subscription
 
-from .conftest import VIEW
-from .pages import DEAD_LETTERS, MESSAGES, QUEUES, act, page_of, text_of
+from .conftest import PERMISSIONS, VIEW
+from .pages import DEAD_LETTERS, LISTS, MAKERS, QUEUES, act, page_of, text_of
 
 FIELDS = {"input", "select", "textarea"}
 VOID = {"input", "meta", "link", "br", "img", "path"}
@@ -25,7 +24,7 @@ class Element:
 
 
 class Outline(HTMLParser):
-    """The elements of a page, each with what it lies in and the text within it."""
+    """The elements of a page with their ancestors and their text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -53,12 +52,12 @@ class Outline(HTMLParser):
 
     @property
     def fields(self) -> list[Element]:
-        """What is filled in."""
+        """The fields that a user fills in."""
         hidden = {"hidden", "submit"}
-        return [each for each in self.of(*FIELDS) if each.attributes.get("type") not in hidden]
+        return [field for field in self.of(*FIELDS) if field.attributes.get("type") not in hidden]
 
     @property
-    def nameless_fields(self) -> list[Element]:
+    def unlabelled_fields(self) -> list[Element]:
         labelled = {label.attributes.get("for") for label in self.of("label")}
         return [
             field
@@ -70,63 +69,42 @@ class Outline(HTMLParser):
 
     @property
     def ids(self) -> list[str | None]:
-        return [each.attributes["id"] for each in self.elements if "id" in each.attributes]
-
-
-def pages(client) -> dict[str, str]:
-    letter, held = dead_letter("jobs"), enqueue_and_claim("jobs", 1)
-    scheduled = Message.objects.enqueue("jobs", 1, delay=60)
-    Subscription.objects.subscribe("orders", "stock")
-    urls = {
-        "overview": QUEUES,
-        "queue": reverse("admin:django_mqlite_queue_change", args=["jobs"]),
-        "messages": MESSAGES,
-        "dead letters": DEAD_LETTERS,
-        "dead": page_of(letter),
-        "locked": page_of(held),
-        "scheduled": page_of(scheduled),
-        "subscriptions": reverse("admin:django_mqlite_subscription_changelist"),
-        "subscription": reverse("admin:django_mqlite_subscription_change", args=["stock"]),
-    }
-    found = {name: text_of(client.get(url)) for name, url in urls.items()}
-    found["redrive"] = text_of(act(client, DEAD_LETTERS, "redrive", letter))
-    return found
+        return [tag.attributes["id"] for tag in self.elements if "id" in tag.attributes]
 
 
 @pytest.fixture
 def outlines(make_staff, queue):
-    client = make_staff(
-        *VIEW,
-        *("view_subscription", "change_subscription", "add_subscription", "change_queue"),
-        *("redrive_message", "purge_message", "release_message", "pause_queue"),
-        *("change_message", "delete_message"),
-    )
-    return {name: Outline(page) for name, page in pages(client).items()}
+    """The pages by URL, with all permissions, and the confirmation of a redrive."""
+    forms = ("change_subscription", "add_subscription", "change_queue")
+    client = make_staff(*VIEW, *PERMISSIONS.values(), *forms)
+    messages = {state: make() for state, make in MAKERS.items()}
+    Subscription.objects.subscribe("orders", "stock")
+    urls = [
+        *LISTS,
+        *map(page_of, messages.values()),
+        reverse("admin:django_mqlite_queue_change", args=["jobs"]),
+        reverse("admin:django_mqlite_subscription_changelist"),
+        reverse("admin:django_mqlite_subscription_change", args=["stock"]),
+    ]
+    pages = {url: client.get(url) for url in urls}
+    pages["redrive"] = act(client, DEAD_LETTERS, "redrive", messages["dead_lettered"])
+    return {url: Outline(text_of(page)) for url, page in pages.items()}
 
 
-def test_form_fields_have_labels(outlines):
+def test_fields_and_buttons_have_labels_and_ids_are_unique(outlines):
     assert outlines["redrive"].fields
-    assert {name: o.nameless_fields for name, o in outlines.items() if o.nameless_fields} == {}
-
-
-def test_buttons_have_texts(outlines):
-    assert outlines["dead"].of("button")
-    assert {
-        name
-        for name, outline in outlines.items()
-        for button in outline.of("button")
-        if not (button.text or button.attributes.get("aria-label"))
-    } == set()
+    assert sum(len(outline.of("button")) for outline in outlines.values()) > 5
+    for url, outline in outlines.items():
+        assert outline.unlabelled_fields == [], url
+        for button in outline.of("button"):
+            assert button.text or button.attributes.get("aria-label"), url
+        assert sorted(outline.ids) == sorted(set(outline.ids)), url
 
 
 def test_overview_tables_have_captions_and_charts_have_titles(outlines):
-    overview = outlines["overview"]
+    overview = outlines[QUEUES]
 
-    pictures = [each for each in overview.of("svg") if each.attributes.get("role") == "img"]
-    titles = [each for each in overview.of("title") if "svg" in each.within]
-    assert len(pictures) == len([title for title in titles if title.text]) == 2
+    charts = [svg for svg in overview.of("svg") if svg.attributes.get("role") == "img"]
+    titles = [title for title in overview.of("title") if "svg" in title.within and title.text]
+    assert len(charts) == len(titles) == 2
     assert len(overview.of("table")) == len(overview.of("caption")) >= 2
-
-
-def test_ids_are_unique_within_a_page(outlines):
-    assert {n for n, o in outlines.items() if len(o.ids) != len(set(o.ids))} == set()

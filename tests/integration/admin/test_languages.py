@@ -6,68 +6,39 @@ from django.utils import translation
 
 from tests.support.verbs import dead_letter
 
-from .pages import DEAD_LETTERS, QUEUES, act, page_of, text_after, text_of
+from .pages import DEAD_LETTERS, QUEUES, act, page_of, text_of
 
-SUBSCRIPTIONS = reverse("admin:django_mqlite_subscription_changelist")
+PAGES = {
+    "overview": lambda client, letter: client.get(QUEUES),
+    "dead letter": lambda client, letter: client.get(page_of(letter)),
+    "confirmation": lambda client, letter: act(client, DEAD_LETTERS, "purge", letter),
+}
+TEXTS = [
+    ("de", "overview", ["Übersicht der Warteschlangen", "Anhalten<span", "kein Worker"]),
+    ("es", "overview", ["Resumen de las colas", "Pausar<span", "sin worker"]),
+    (
+        "de",
+        "dead letter",
+        ["Warum #{id} in diesem Zustand", "#{id}: ist seit", "Wieder einreihen"],
+    ),
+    (
+        "es",
+        "dead letter",
+        ["Por qué #{id} está", "#{id}: pasó a ser un mensaje fallido", "Reencolar"],
+    ),
+    ("de", "confirmation", ["1 unzustellbare Nachricht löschen?"]),
+    ("es", "confirmation", ["1 mensaje fallido? Se eliminará definitivamente"]),
+]
 
 
-@pytest.mark.parametrize(
-    ("language", "words"),
-    [
-        ("de", ["Übersicht der Warteschlangen", "Anhalten<span", "kein Worker"]),
-        ("es", ["Resumen de las colas", "Pausar<span", "sin worker"]),
-    ],
-)
-def test_overview_is_translated(operator, queue, language, words):
-    with translation.override(language):
-        page = text_of(operator.get(QUEUES))
-
-    assert [word for word in words if word not in page] == []
-
-
-@pytest.mark.parametrize(
-    ("language", "words"),
-    [
-        (
-            "de",
-            [
-                "Warum #{id} in diesem Zustand",
-                "#{id}: ist seit",
-                "Wieder einreihen",
-            ],
-        ),
-        (
-            "es",
-            [
-                "Por qué #{id} está",
-                "#{id}: pasó a ser un mensaje fallido",
-                "Reencolar",
-            ],
-        ),
-    ],
-)
-def test_dead_letter_page_is_translated(operator, queue, language, words):
+@pytest.mark.parametrize(("language", "page", "texts"), TEXTS)
+def test_page_is_translated(operator, queue, language, page, texts):
     letter = dead_letter("jobs")
 
     with translation.override(language):
-        page = text_of(operator.get(page_of(letter)))
+        page = text_of(PAGES[page](operator, letter))
 
-    assert [word for word in words if word.format(id=letter.pk) not in page] == []
-
-
-@pytest.mark.parametrize(
-    ("language", "question", "done"),
-    [
-        ("de", "1 unzustellbare Nachricht löschen?", "Anhalten"),
-        ("es", "1 mensaje fallido? Se eliminará definitivamente", "Pausar"),
-    ],
-)
-def test_confirmation_is_translated(operator, queue, language, question, done):
-    letter = dead_letter("jobs")
-
-    with translation.override(language):
-        assert question in text_of(act(operator, DEAD_LETTERS, "purge", letter))
-        assert done in text_after(operator)
+    assert [text for text in texts if text.format(id=letter.pk) not in page] == []
 
 
 @pytest.mark.parametrize("language", ["de", "es", "fr"])
@@ -75,6 +46,5 @@ def test_admin_log_stays_english(operator, queue, language):
     with translation.override(language):
         act(operator, QUEUES, "pause", queue)
 
-    assert "Paused." in text_of(
-        operator.get(reverse("admin:django_mqlite_queue_history", args=["jobs"]))
-    )
+    history = reverse("admin:django_mqlite_queue_history", args=["jobs"])
+    assert "Paused." in text_of(operator.get(history))

@@ -12,44 +12,37 @@ from .pages import DEAD_LETTERS, MESSAGES, listed, page_of, text_of
 
 @pytest.fixture
 def tasks(make_queue, clock):
-    """The queue that tasks come in."""
+    """The default queue of tasks."""
     return make_queue("default", max_delivery_count=1, retain_completed=60)
 
 
-def only_message():
-    return Message.objects.get()
+def page(client):
+    """Return the page of the only message."""
+    return text_of(client.get(page_of(Message.objects.get())))
 
 
 def test_task_is_shown_with_call_status_and_attempts(viewer, tasks):
     calls.one_or_two.enqueue({"order": "<17>"}, second="two")
 
-    page = text_of(viewer.get(page_of(only_message())))
+    text = page(viewer)
 
-    assert "tests.integration.tasks.calls.one_or_two(\n    {\n" in page
-    assert "&quot;order&quot;: &quot;&lt;17&gt;&quot;" in page
-    assert "second = &quot;two&quot;,\n)</pre>" in page
-    assert ">READY<" in page
-    assert "<17>" not in page
-
-
-def test_task_call_without_arguments_is_one_line(viewer, tasks):
-    calls.bare.enqueue()
-
-    assert "tests.integration.tasks.calls.bare()</pre>" in text_of(
-        viewer.get(page_of(only_message()))
-    )
+    assert "tests.integration.tasks.calls.one_or_two(\n    {\n" in text
+    assert "&quot;order&quot;: &quot;&lt;17&gt;&quot;" in text
+    assert "second = &quot;two&quot;,\n)</pre>" in text
+    assert ">READY<" in text
+    assert "<17>" not in text
 
 
 def test_finished_task_shows_status_worker_and_result(viewer, tasks):
     calls.meaning_of_life.enqueue()
     drain("default")
 
-    message = only_message()
-    page = text_of(viewer.get(page_of(message)))
+    text = page(viewer)
 
-    assert ">SUCCESSFUL<" in page
-    assert f">1: {message.locked_by}<" in page
-    assert ">42</pre>" in page
+    assert "tests.integration.tasks.calls.meaning_of_life()</pre>" in text
+    assert ">SUCCESSFUL<" in text
+    assert f">1: {Message.objects.get().locked_by}<" in text
+    assert ">42</pre>" in text
 
 
 def test_failed_task_is_redriven_like_a_dead_letter(make_staff, tasks):
@@ -58,28 +51,30 @@ def test_failed_task_is_redriven_like_a_dead_letter(make_staff, tasks):
     drain("default")
     letter = DeadLetter.objects.get()
 
-    page = text_of(operator.get(page_of(letter)))
-    assert ">FAILED<" in page
-    assert "because" in page
+    text = text_of(operator.get(page_of(letter)))
+    assert ">FAILED<" in text
+    assert "because" in text
     operator.post(f"{DEAD_LETTERS}{letter.pk}/redrive/")
 
-    assert ">READY<" in text_of(operator.get(page_of(only_message())))
+    assert ">READY<" in page(operator)
 
 
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b'{"args": 1}', b"\xff", b"[" * 100_000], ids=range(5)
 )
 def test_unreadable_task_is_shown_as_a_message(viewer, queue, body):
-    message = Message.objects.enqueue("jobs", body, content_type=TASK, subject="shop.tasks.mail")
+    Message.objects.enqueue("jobs", body, content_type=TASK, subject="shop.tasks.mail")
 
-    page = text_of(viewer.get(page_of(message)))
+    text = page(viewer)
 
-    assert "field-task_call" not in page
-    assert "shop.tasks.mail" in page
+    assert "field-task_call" not in text
+    assert "shop.tasks.mail" in text
 
 
 def test_plain_message_has_no_task_fields(viewer, queue):
-    assert "field-task_" not in text_of(viewer.get(page_of(Message.objects.enqueue("jobs", 1))))
+    Message.objects.enqueue("jobs", 1)
+
+    assert "field-task_" not in page(viewer)
 
 
 def test_list_filters_and_finds_tasks(viewer, tasks):
@@ -88,7 +83,7 @@ def test_list_filters_and_finds_tasks(viewer, tasks):
     calls.bare.enqueue()
     done, waiting = Message.objects.order_by("pk").values_list("pk", flat=True)
 
-    page = viewer.get(MESSAGES, {"state": "completed"})
-    assert listed(page) == [done]
-    assert "completed (SUCCESSFUL)" in text_of(page)
+    response = viewer.get(MESSAGES, {"state": "completed"})
+    assert listed(response) == [done]
+    assert "completed (SUCCESSFUL)" in text_of(response)
     assert listed(viewer.get(MESSAGES, {"q": "tests.integration.tasks.calls.bare"})) == [waiting]

@@ -14,22 +14,17 @@ EVIL = "<script>alert(1)</script>"
 
 
 @pytest.mark.parametrize(
-    ("data", "expected"),
+    ("body", "content_type", "text"),
     [
-        ({"order": {"id": 17}}, "{\n  &quot;order&quot;: {\n    &quot;id&quot;: 17\n  }\n}"),
-        ("Grüße\nund Küsse", "Grüße\nund Küsse"),
-        (b"\x00\xffABC", "00000000  00 ff 41 42 43"),
-    ],
-)
-def test_body_is_shown_according_to_its_content_type(viewer, queue, data, expected):
-    message = Message.objects.enqueue("jobs", data)
-
-    assert expected in text_of(viewer.get(page_of(message)))
-
-
-@pytest.mark.parametrize(
-    ("body", "content_type", "expected"),
-    [
+        (
+            {"order": {"id": 17}},
+            None,
+            "{\n  &quot;order&quot;: {\n    &quot;id&quot;: 17\n  }\n}",
+        ),
+        ("Grüße\nund Küsse", None, "Grüße\nund Küsse"),
+        (b"\x00\xffABC", None, "00000000  00 ff 41 42 43"),
+        ("x" * 100_000, None, "20,000 of 100,000 characters"),
+        (b"\0" * 100_000, None, "4,096 of 100,000 bytes"),
         (b"{not json", "application/json", "{not json"),
         (b"\xff\xfe", "application/json", "ff fe"),
         (b"\xff\xfe", "text/plain", "ff fe"),
@@ -40,28 +35,14 @@ def test_body_is_shown_according_to_its_content_type(viewer, queue, data, expect
         (b"", "application/json", "<pre"),
         (b"a\0b", "text/plain", "a\\0b"),
     ],
-    ids=range(9),
+    ids=range(14),
 )
-def test_body_with_a_wrong_content_type_is_shown(viewer, queue, body, content_type, expected):
+def test_body_is_shown_by_content_type_and_truncated(viewer, queue, body, content_type, text):
     message = Message.objects.enqueue("jobs", body, content_type=content_type)
-
-    assert expected in text_of(viewer.get(page_of(message)))
-
-
-@pytest.mark.parametrize(
-    ("data", "cut"),
-    [
-        ("x" * 100_000, "20,000 of 100,000 characters"),
-        (b"\0" * 100_000, "4,096 of 100,000 bytes"),
-    ],
-    ids=["text", "bytes"],
-)
-def test_long_body_is_truncated(viewer, queue, data, cut):
-    message = Message.objects.enqueue("jobs", data)
 
     page = text_of(viewer.get(page_of(message)))
 
-    assert cut in page
+    assert text in page
     assert len(page) < 60_000
 
 
@@ -90,34 +71,25 @@ def test_expired_lease_is_shown_as_waiting_for_the_reaper(viewer, queue, clock):
 
 
 def test_failed_deliveries_are_shown_with_tracebacks(viewer, queue):
+    message = Message.objects.enqueue("jobs", 1)
     for text in ("first trouble", "second trouble"):
-        Message.objects.enqueue("jobs", 1) if text.startswith("first") else None
         try:
             raise ValueError(text)
         except ValueError as error:
-            message = claim_one("jobs", worker="host-b:1")
-            message.abandon(delay=0, error=error)
+            claim_one("jobs", worker="host-b:1").abandon(delay=0, error=error)
 
     page = text_of(viewer.get(page_of(message)))
 
-    assert "builtins.ValueError: first trouble" in page
-    assert "builtins.ValueError: second trouble" in page
+    errors = [page.index(f"builtins.ValueError: {name} trouble") for name in ("second", "first")]
+    assert errors == sorted(errors)
     assert page.count("Traceback (most recent call last)") == 2
-    assert page.index("second trouble") < page.index("first trouble")
     assert "delivery 2, host-b:1" in page
 
 
 def test_message_texts_are_escaped(viewer, queue):
-    message = Message.objects.enqueue(
-        "jobs",
-        EVIL,
-        subject=EVIL,
-        group_id=EVIL,
-        correlation_id=EVIL,
-        reply_to=EVIL,
-        message_id=EVIL,
-        properties={EVIL: EVIL},
-    )
+    names = ("subject", "group_id", "correlation_id", "reply_to", "message_id")
+    texts = dict.fromkeys(names, EVIL)
+    message = Message.objects.enqueue("jobs", EVIL, **texts, properties={EVIL: EVIL})
     claim_one("jobs", worker=EVIL).abandon(delay=0, error=ValueError(EVIL))
     held = claim_one("jobs", worker=EVIL)
     claimed = text_of(viewer.get(page_of(held)))
@@ -173,27 +145,6 @@ def test_missing_message_redirects_to_the_index(viewer, queue, id):
     response = viewer.get(reverse("admin:django_mqlite_message_change", args=[id]))
 
     assert response.status_code == 302
-
-
-@pytest.mark.parametrize("name", ["queue", "message", "deadletter"])
-def test_superuser_cannot_add_change_or_delete(admin_client, queue, name, settings):
-    settings.MQLITE = {"QUEUES": {"jobs": {}}}
-    letter = dead_letter("jobs")
-    id = "jobs" if name == "queue" else letter.pk
-    before = row_of(letter)
-
-    answers = [
-        admin_client.post(reverse(f"admin:django_mqlite_{name}_add"), {}).status_code,
-        admin_client.post(
-            reverse(f"admin:django_mqlite_{name}_change", args=[id]), {"subject": "new"}
-        ).status_code,
-        admin_client.post(
-            reverse(f"admin:django_mqlite_{name}_delete", args=[id]), {"post": "yes"}
-        ).status_code,
-    ]
-
-    assert answers == [403, 403, 403]
-    assert row_of(letter) == before
 
 
 def test_queue_options_are_shown_in_the_units_of_the_settings(viewer, make_queue):
