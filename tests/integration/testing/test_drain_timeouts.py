@@ -6,25 +6,15 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 
-from django_mqlite import Reject, enqueue, handler, handlers
+from django_mqlite import Reject, enqueue, handler
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.testing import drain
-from tests.support.steps import ASYNC_FLAVOURS, FLAVOURS, enqueue_flavour, run_worker, work
+from tests.support.steps import ASYNC_FLAVOURS, FLAVOURS, enqueue_flavour, run_worker
 from tests.support.verbs import state_of
 
-COMMITTED = pytest.mark.django_db(transaction=True)
-WORKER = pytest.param(work, id="worker", marks=COMMITTED)
-DRAINS = [
-    pytest.param(drain, id="drain", marks=COMMITTED),
-    pytest.param(drain, id="drain in TestCase", marks=pytest.mark.django_db),
-]
+from .conftest import DRAINS, WORKER
 
 OVERDUE = ("builtins.TimeoutError", "the handler ran longer than its timeout, {:g} s")
-
-
-@pytest.fixture(autouse=True)
-def nothing_registered(monkeypatch):
-    monkeypatch.setattr(handlers, "_handlers", {})
 
 
 @pytest.fixture(params=DRAINS)
@@ -34,7 +24,7 @@ def run(request):
 
 @pytest.fixture
 def end_of(monkeypatch, make_queue):
-    """Deliver once, with these steps; the error that was recorded and the names written."""
+    """Deliver a message once; return the recorded errors and the names that were written."""
 
     def deliver(run, flavour, steps, timeout):
         monkeypatch.setattr("tests.support.steps.steps", steps)

@@ -1,32 +1,32 @@
-"""The pytest plugin is loaded in every project, also where there is no Django."""
+"""The pytest plugin, which is loaded in every project, with Django or without."""
 
 import subprocess
 import sys
 
 
-def test_it_imports_without_settings_and_imports_no_models():
-    code = (
+def run_python(*arguments, **options):
+    process = subprocess.run(
+        [sys.executable, *arguments], env={}, capture_output=True, text=True, check=False, **options
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
+
+
+def test_plugin_imports_no_models_and_needs_no_settings():
+    output = run_python(
+        "-c",
         "import sys; import django_mqlite.pytest_plugin; "
-        "print('django_mqlite.models' in sys.modules, 'django_mqlite.testing' in sys.modules)"
+        "print('django_mqlite.models' in sys.modules, 'django_mqlite.testing' in sys.modules)",
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={}, capture_output=True, text=True, check=True
-    )
-
-    assert done.stdout.split() == ["False", "False"]
+    assert output.split() == ["False", "False"]
 
 
-def test_a_project_without_django_is_left_in_peace(tmp_path):
+def test_plugin_has_no_effect_on_a_project_without_django(tmp_path):
     (tmp_path / "test_plain.py").write_text("def test_plain():\n    assert True\n")
 
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:django", "-p", "no:cacheprovider"],
-        cwd=tmp_path,
-        env={},
-        capture_output=True,
-        text=True,
-        check=False,
+    output = run_python(
+        *("-m", "pytest", "-q", "-p", "no:django", "-p", "no:cacheprovider"), cwd=tmp_path
     )
 
-    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 passed" in output

@@ -1,4 +1,4 @@
-"""Django's serialized_rollback restores the queue's tables, which refer to each other."""
+"""Django's serialized_rollback restores the tables, which refer to each other."""
 
 import pytest
 from django.apps import apps
@@ -11,13 +11,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def rows():
-    """All rows of the package's models."""
+    """Return all rows of the package's models."""
     models = apps.get_app_config("django_mqlite").get_models()
     return {model: list(model._base_manager.order_by("pk").values()) for model in models}
 
 
 def empty_tables():
-    """Empty them as a TransactionTestCase with serialized_rollback does."""
+    """Empty the tables like a TransactionTestCase with serialized_rollback."""
     call_command("flush", verbosity=0, interactive=False, inhibit_post_migrate=True)
 
 
@@ -49,7 +49,7 @@ def subscribe():
     [enqueue_group, enqueue_with_window, settle_and_claim, subscribe],
     ids=lambda fill: fill.__name__,
 )
-def test_restored_tables_are_the_same(fill):
+def test_restored_tables_have_the_same_rows(fill):
     fill()
     before = rows()
     saved = connection.creation.serialize_db_to_string()
@@ -60,7 +60,7 @@ def test_restored_tables_are_the_same(fill):
     assert rows() == before
 
 
-def test_sync_creates_declared_queues_after_it(settings):
+def test_sync_creates_declared_queues_in_empty_tables(settings):
     settings.MQLITE = {"QUEUES": {"mails": {}}}
     empty_tables()
     assert not Queue.objects.exists()

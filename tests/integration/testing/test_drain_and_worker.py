@@ -1,4 +1,4 @@
-"""A delivery ends in drain() as it ends in a worker, whatever the handler does to the database."""
+"""A delivery ends in drain() as in a worker, whatever the handler does to the database."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -8,11 +8,13 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
 from django.test import TestCase
 
-from django_mqlite import enqueue, handler, handlers
+from django_mqlite import enqueue, handler
 from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.task_backend.compat import task
 from django_mqlite.testing import drain
-from tests.support.steps import FLAVOURS, enqueue_flavour, work
+from tests.support.steps import FLAVOURS, enqueue_flavour
+
+from .conftest import DRAINS, WORKER
 
 ran: list[str] = []
 """The callbacks that ran, in order."""
@@ -30,20 +32,8 @@ def child_task():
         transaction.on_commit(partial(ran.append, "child"))
 
 
-COMMITTED = pytest.mark.django_db(transaction=True)
-
-drain_default = partial(drain, "default")
-
-WORKER = pytest.param(work, id="worker", marks=COMMITTED)
-DRAINS = [
-    pytest.param(drain_default, id="drain", marks=COMMITTED),
-    pytest.param(drain_default, id="drain in TestCase", marks=pytest.mark.django_db),
-]
-
-
 @pytest.fixture(autouse=True)
-def nothing_registered(monkeypatch):
-    monkeypatch.setattr(handlers, "_handlers", {})
+def no_callbacks():
     ran.clear()
 
 
@@ -57,7 +47,7 @@ def make(name):
 
 
 def make_twice(name):
-    """Fail as a unique column does."""
+    """Violate a unique constraint."""
     make(name)
     make(name)
 
@@ -158,8 +148,8 @@ def callback_outside_transaction():
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ends:
-    """The error that the delivery is recorded with, the names written, the callbacks that ran."""
+class Result:
+    """The recorded error, the names that were written, and the callbacks that ran."""
 
     error: str | None = None
     names: str = ""
@@ -171,30 +161,30 @@ DUPLICATE = "django.db.utils.IntegrityError"
 BROKEN = "django.db.transaction.TransactionManagementError"
 
 CASES = {
-    catch_duplicate: (Ends(names="ab"), Ends(error=BROKEN)),
-    catch_duplicate_around_savepoint: (Ends(names="ab"), Ends(names="ab")),
-    roll_back: (Ends(names="a"), Ends(names="a")),
-    fail_in_transaction: (Ends(error=DUPLICATE, names="a"), Ends(error=DUPLICATE)),
+    catch_duplicate: (Result(names="ab"), Result(error=BROKEN)),
+    catch_duplicate_around_savepoint: (Result(names="ab"), Result(names="ab")),
+    roll_back: (Result(names="a"), Result(names="a")),
+    fail_in_transaction: (Result(error=DUPLICATE, names="a"), Result(error=DUPLICATE)),
     fail_in_callback: (
-        Ends(error=DUPLICATE, names="a", ran=("before",)),
-        Ends(names="a", ran=("before",)),
+        Result(error=DUPLICATE, names="a", ran=("before",)),
+        Result(names="a", ran=("before",)),
     ),
-    fail_in_robust_callback: (Ends(names="ab"), Ends(names="ab")),
-    catch_duplicate_in_callback: (Ends(names="abc"), Ends(names="abc")),
-    be_durable: (Ends(names="a"), Ends(error="builtins.RuntimeError")),
-    callback_outside_transaction: (Ends(names="a"), Ends(error="builtins.AssertionError")),
-    close_connection: (Ends(names="ab"), Ends(names="ab")),
-    commit_by_hand: (Ends(names="ac"), Ends(error=BROKEN)),
-    leave_autocommit_off: (Ends(error=LEFT_OPEN), Ends(error=BROKEN)),
-    leave_atomic_open: (Ends(error=LEFT_OPEN, names="a"), Ends(error=LEFT_OPEN)),
+    fail_in_robust_callback: (Result(names="ab"), Result(names="ab")),
+    catch_duplicate_in_callback: (Result(names="abc"), Result(names="abc")),
+    be_durable: (Result(names="a"), Result(error="builtins.RuntimeError")),
+    callback_outside_transaction: (Result(names="a"), Result(error="builtins.AssertionError")),
+    close_connection: (Result(names="ab"), Result(names="ab")),
+    commit_by_hand: (Result(names="ac"), Result(error=BROKEN)),
+    leave_autocommit_off: (Result(error=LEFT_OPEN), Result(error=BROKEN)),
+    leave_atomic_open: (Result(error=LEFT_OPEN, names="a"), Result(error=LEFT_OPEN)),
 }
-"""By what the handler does: how it ends, and how if the handler is atomic."""
+"""By what the handler does: the result, and the result if the handler is atomic."""
 
 
-def ended():
+def result():
     letters = list(DeadLetter.objects.all())
     assert Message.objects.exclude(state="completed").count() == len(letters)
-    return Ends(
+    return Result(
         error=letters[0].errors[-1]["class"] if letters else None,
         names="".join(Group.objects.order_by("name").values_list("name", flat=True)),
         ran=tuple(ran),
@@ -212,7 +202,7 @@ def test_delivery_ends_as_in_worker(run, make_queue, monkeypatch, case, flavour)
     run()
 
     assert not connection.needs_rollback
-    assert ended() == expected
+    assert result() == expected
 
 
 def test_failed_delivery_does_not_disturb_next_one(run, make_queue):
@@ -223,7 +213,7 @@ def test_failed_delivery_does_not_disturb_next_one(run, make_queue):
 
     run()
 
-    assert ended() == Ends(error=DUPLICATE, names="ab")
+    assert result() == Result(error=DUPLICATE, names="ab")
 
 
 def test_settle_that_was_rolled_back_is_settled_again(run, make_queue):
@@ -240,11 +230,11 @@ def test_settle_that_was_rolled_back_is_settled_again(run, make_queue):
 
     run()
 
-    assert ended() == Ends(error="builtins.ValueError")
+    assert result() == Result(error="builtins.ValueError")
 
 
 class CallbacksOfTasks(TestCase):
-    """Callbacks run once, also where the test runs those of its own transaction."""
+    """Callbacks run once, even if the test runs those of its own transaction."""
 
     def test_callbacks_that_ran_are_not_run_again(self):
         Queue.objects.create_queue("default")

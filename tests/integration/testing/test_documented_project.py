@@ -1,4 +1,4 @@
-"""docs/tasks.md and docs/testing.md show a project: it is put together, and its tests are run."""
+"""The project in docs/tasks.md and docs/testing.md works, and its tests pass."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from tests.support.waiting import PATIENCE
 
 FILE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-# What the documents take for granted.
+# Settings that the documents do not show.
 SETTINGS = """
 from pathlib import Path
 
@@ -45,14 +45,14 @@ FRAMEWORK_COMES_WITH_DJANGO = find_spec("django.tasks") is not None
 
 
 def documented() -> dict[str, str]:
-    """The files that the two documents show, by path."""
+    """Return the files that the two documents show, by path."""
     pages = ("tasks.md", "testing.md")
     text = "\n".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in pages)
     return dict(FILE.findall(text))
 
 
 def on_this_django(name: str, source: str) -> str:
-    """With what the document says in a comment about Django 5.2."""
+    """Apply what the document says in a comment about Django 5.2."""
     if FRAMEWORK_COMES_WITH_DJANGO:
         return source
     if name == "settings.py":
@@ -76,11 +76,11 @@ def project(tmp_path_factory) -> Path:
 
 
 def run(project: Path, *command: str) -> str:
-    """What the command says, both streams; it has to end well."""
+    """Run a command that must succeed, and return its output."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("MQLITE_")
     }
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", *command],
         cwd=project,
         env={**environment, "DJANGO_SETTINGS_MODULE": "settings"},
@@ -90,31 +90,31 @@ def run(project: Path, *command: str) -> str:
         timeout=PATIENCE * 4,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+    assert process.returncode == 0, process.stdout
+    return process.stdout
 
 
-def test_the_documents_show_a_project():
-    assert {"settings.py", "shop/tasks.py", "shop/tests.py", "shop/test_with_pytest.py"} <= set(
-        documented()
-    )
+def test_documents_show_settings_tasks_and_tests():
+    files = {"settings.py", "shop/tasks.py", "shop/tests.py", "shop/test_with_pytest.py"}
+
+    assert files <= set(documented())
 
 
-def test_its_settings_have_nothing_to_be_said_about(project):
+def test_documented_settings_pass_the_checks(project):
     assert "no issues" in run(project, "django", "check", "--fail-level=WARNING")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--parallel=2"]], ids=["one by one", "in parallel"])
-def test_its_tests_pass_in_djangos_runner(project, arguments):
-    said = run(project, "django", "test", *arguments)
+@pytest.mark.parametrize("arguments", [[], ["--parallel=2"]], ids=["serial", "parallel"])
+def test_documented_tests_pass_in_djangos_runner(project, arguments):
+    output = run(project, "django", "test", *arguments)
 
-    assert re.search(r"^Ran 5 tests", said, re.MULTILINE), said
+    assert re.search(r"^Ran 5 tests", output, re.MULTILINE), output
 
 
-def test_its_tests_pass_in_pytest_with_the_plugin(project):
-    said = run(project, "pytest", "-q", "-p", "no:cacheprovider", "shop/test_with_pytest.py")
+def test_documented_tests_pass_in_pytest_with_the_plugin(project):
+    output = run(project, "pytest", "-q", "-p", "no:cacheprovider", "shop/test_with_pytest.py")
 
-    assert "2 passed" in said
+    assert "2 passed" in output
 
 
 ENQUEUE = """
@@ -128,7 +128,7 @@ from shop.tasks import ping
 
 print(*[result.id for result in [*greet([1, 2]), ping.enqueue("here"), place(7)]])
 """
-LOOK = """
+SHOW_RESULTS = """
 import sys
 
 import django
@@ -145,15 +145,15 @@ print(describe(charged))
 """
 
 
-def test_it_works_with_a_worker(project):
+def test_documented_tasks_run_in_a_worker(project):
     (project / "enqueue.py").write_text(ENQUEUE)
-    (project / "look.py").write_text(LOOK)
+    (project / "show_results.py").write_text(SHOW_RESULTS)
     run(project, "django", "migrate", "--run-syncdb", "--verbosity=0")
 
     ids = run(project, "enqueue").split()
     run(project, "django", "runworker", "--burst")
 
-    assert run(project, "look", *ids).splitlines() == [
+    assert run(project, "show_results", *ids).splitlines() == [
         "['welcomed 1', 'welcomed 2']",
         "here",
         "READY after 1",
