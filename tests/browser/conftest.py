@@ -1,4 +1,4 @@
-"""A real browser, the system's Chromium, in front of the example project's real server."""
+"""The system's Chromium as a browser, and the server of the example project."""
 
 import os
 import shutil
@@ -25,12 +25,12 @@ SCREENSHOTS = os.environ.get("MQLITE_SCREENSHOTS")
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator:
-    """Chromium, headless. Skips, loudly, where there is none."""
+    """Start Chromium without a window; skip the test if there is none."""
     if not CHROMIUM:
-        pytest.skip("NOT TESTED: the browser tests want a Chromium (apt-get install chromium)")
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - not where there is none
+        pytest.skip("NOT TESTED: the browser tests need Chromium (apt-get install chromium)")
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - may not be installed
 
-    # Playwright leaves an event loop running in this thread, and Django would refuse to work here.
+    # Playwright runs an event loop in this thread, in which Django refuses to work.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     try:
         with sync_playwright() as playwright:
@@ -49,14 +49,14 @@ def running(browser, tmp_path_factory, django_db_blocker) -> Iterator[Site]:
 
 @pytest.fixture
 def site(running) -> Site:
-    """The site without anything that an earlier test has left."""
+    """Return the site without the messages of earlier tests."""
     running.clear()
     return running
 
 
 @pytest.fixture
 def page(browser) -> Iterator:
-    """A page of a browser that nobody has used; fails the test for an error in its scripts."""
+    """Open a page without cookies; fail the test if a script raises an error."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(15_000)
     page = context.new_page()
@@ -69,7 +69,7 @@ def page(browser) -> Iterator:
 
 @pytest.fixture
 def log_in(page, site) -> Callable[[str], None]:
-    """Logs in through the form, as a person does; the second time with the same session."""
+    """Log in through the form, and the second time with the same session."""
 
     def log_in(user: str) -> None:
         if user in site.sessions:
@@ -87,7 +87,7 @@ def log_in(page, site) -> Callable[[str], None]:
 
 @pytest.fixture
 def shoot(page) -> Callable[[str], None]:
-    """Writes the documentation's screenshot of that name, where it was asked for."""
+    """Write a screenshot for the documentation if MQLITE_SCREENSHOTS is set."""
 
     def shoot(name: str) -> None:
         if SCREENSHOTS:

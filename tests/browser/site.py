@@ -1,4 +1,4 @@
-"""The example project as it runs for real: a server and workers on a database file of their own."""
+"""The example project: a server and workers on a database file of their own."""
 
 import os
 import re
@@ -23,7 +23,7 @@ ALIAS = "shop"
 QUEUE = "order-events"
 PASSWORD = "browser"
 UNKNOWN_ORDER = 10**6
-"""There is no such order, so its message is a dead letter at the first delivery."""
+"""An order that does not exist, so that its message is rejected at once."""
 
 COPY_DEAD_LETTER = """
 INSERT INTO mqlite_messages (queue, state, enqueued_at, body, finished_at, dead_letter_reason)
@@ -36,12 +36,12 @@ SELECT queue, state, enqueued_at, body, finished_at, dead_letter_reason
 
 @dataclass(kw_only=True)
 class Site:
-    """Where it answers, and the test's own view of its database."""
+    """The URL of the server, and the test's own connection to its database."""
 
     url: str
     processes: Processes
     sessions: dict[str, list[Any]] = field(default_factory=dict)
-    """Cookies of who has logged in, by name."""
+    """Cookies of the users who have logged in, by name."""
 
     # People
 
@@ -49,7 +49,7 @@ class Site:
         return self._make_user("boss", is_superuser=True).username
 
     def make_staff(self, *codenames: str) -> str:
-        """Somebody with these permissions of the app and no others."""
+        """Create a staff user who has only these permissions of the app."""
         user = self._make_user("clerk")
         own = Permission.objects.using(ALIAS).filter(content_type__app_label="django_mqlite")
         user.user_permissions.set(own.filter(codename__in=codenames))
@@ -57,9 +57,9 @@ class Site:
 
     def _make_user(self, name: str, **options: Any) -> User:
         users = User.objects.using(ALIAS)
-        if (known := users.filter(username=name).first()) is not None:
-            return known
-        # The project's hasher: the tests' own is not among the project's.
+        if (user := users.filter(username=name).first()) is not None:
+            return user
+        # The hasher of the project, which does not have the hasher of the tests.
         password = PBKDF2PasswordHasher().encode(PASSWORD, "salt")
         return users.create(username=name, password=password, is_staff=True, **options)
 
@@ -71,21 +71,21 @@ class Site:
         return Message.objects.db_manager(ALIAS).enqueue(QUEUE, body, **options)
 
     def dead_letters(self, count: int, **options: Any) -> list[Message]:
-        """So many, made here and not by a worker."""
-        made = [self.enqueue(**options) for _ in range(count)]
-        for _ in made:
+        """Create dead letters without a worker."""
+        messages = [self.enqueue(**options) for _ in range(count)]
+        for _ in messages:
             (claimed,) = Message.objects.db_manager(ALIAS).claim(QUEUE, worker="elsewhere")
             claimed.reject("UnknownOrder", f"there is no order {claimed.data['order']}")
-        return made
+        return messages
 
     def many_dead_letters(self, count: int) -> None:
-        """In one statement: copies of one that died."""
+        """Create dead letters in one statement, as copies of the first."""
         self.dead_letters(1)
         with connections[ALIAS].cursor() as cursor:
             cursor.execute(COPY_DEAD_LETTER, [count - 1])
 
     def busy_hour(self) -> None:
-        """As a worker that is gone has counted it: up, down, and trouble in the middle."""
+        """Count an hour of deliveries as a worker that has ended, with failures in the middle."""
         last = timing.now_ms() // 60_000
         minutes = [(last - ago, abs(30 - ago) + ago % 7, 9 * (24 < ago < 31)) for ago in range(60)]
         record = WorkerRecord(
@@ -109,14 +109,14 @@ class Site:
         return message
 
     def state(self, message: Message) -> str:
-        found = Message.objects.using(ALIAS).filter(pk=message.pk)
-        return found.values_list("state", flat=True).first() or "gone"
+        messages = Message.objects.using(ALIAS).filter(pk=message.pk)
+        return messages.values_list("state", flat=True).first() or "gone"
 
     def count(self, state: str) -> int:
         return Message.objects.using(ALIAS).filter(state=state).count()
 
     def wait_dead(self, count: int = 1) -> DeadLetter:
-        """Until so many letters are dead; the last of them."""
+        """Wait until there are `count` dead letters, and return the last."""
         dead = Message.objects.using(ALIAS).filter(state="dead_lettered")
         wait_until(lambda: dead.count() >= count, f"{count} dead letters")
         return dead.order_by("-finished_at", "-pk").first()
@@ -129,7 +129,7 @@ class Site:
 
     @contextmanager
     def worker(self) -> Iterator[Child]:
-        """A real worker at work inside the block."""
+        """Run a worker process inside the block."""
         worker = self.processes.start("worker", "example_project.manage", "runworker")
         wait_until(lambda: " serves " in worker.output() or not worker.is_running, "the worker")
         assert worker.is_running, worker.output()
@@ -142,7 +142,7 @@ class Site:
         self.processes.forget(worker)
 
     def clear(self) -> None:
-        """Nothing of the test before: no message, nothing paused, nobody at work."""
+        """Delete all messages and resume all queues."""
         Message.objects.using(ALIAS).all().delete()
         for queue in Queue.objects.using(ALIAS):
             queue.resume()
@@ -150,7 +150,7 @@ class Site:
 
 @contextmanager
 def running_site(directory: Path) -> Iterator[Site]:
-    """The server on a fresh database; everything that was started ends with the block."""
+    """Run the server on a new database; all processes end with the block."""
     path = directory / "shop.sqlite3"
     os.environ["SHOP_DATABASE"] = str(path)
     os.environ["DJANGO_SETTINGS_MODULE"], before = (
@@ -174,5 +174,5 @@ def running_site(directory: Path) -> Iterator[Site]:
 
 
 def _address(server: Child) -> str:
-    found = re.search(r"serving (http://127\.0\.0\.1:\d+)/", server.output())
-    return found[1] if found else ""
+    address = re.search(r"serving (http://127\.0\.0\.1:\d+)/", server.output())
+    return address[1] if address else ""

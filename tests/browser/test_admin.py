@@ -1,4 +1,4 @@
-"""What a person does in the admin when something is wrong."""
+"""The admin in a browser: what an operator does when something is wrong."""
 
 import re
 
@@ -8,7 +8,7 @@ from tests.support.waiting import wait_until
 
 from .site import QUEUE
 
-# One server and one browser for all of them.
+# All tests share one server and one browser.
 pytestmark = pytest.mark.xdist_group("browser")
 
 OVERVIEW = "/admin/django_mqlite/queue/"
@@ -67,11 +67,11 @@ def test_overview_changes_while_a_worker_runs(page, site, boss, shoot):
 @pytest.fixture
 def refreshed(page, site, boss):
     """Open the overview under a clock that the test moves; return the URLs it requests."""
-    asked: list[str] = []
+    requested: list[str] = []
     page.clock.install()
     page.goto(site.url + OVERVIEW)
-    page.on("request", lambda request: asked.append(request.url))
-    return asked
+    page.on("request", lambda request: requested.append(request.url))
+    return requested
 
 
 def pass_time(page, seconds: int) -> None:

@@ -1,7 +1,7 @@
-"""What the pages show can be had: code compiles, names exist, commands and their options are there.
+"""Blocks and commands on the pages are valid: code compiles; names, commands and options exist.
 
-Blocks that are run as well: all of docs/tutorial.md (test_tutorial.py), of the how-to pages those
-that test_how_to.py names, of docs/worker.md those of tests/integration/test_worker_docs.py.
+These blocks are run as well: all in docs/tutorial.md (test_tutorial.py), some of the how-to pages
+(test_how_to.py), and those of docs/worker.md in tests/integration/test_worker_docs.py.
 """
 
 import ast
@@ -24,11 +24,11 @@ from django.core.management import BaseCommand, CommandError, get_commands, load
 
 import django_mqlite
 from django_mqlite.message import MessageOptions
-from tests.support.pages import ROOT_PAGES, Block, blocks_of, calls_of, every_block, pages
+from tests.support.pages import Block, blocks_of, calls_of, every_block, pages
 from tests.support.schema import GOLDEN
 from tests.support.source import ROOT
 
-# What else readers have on their machines, or are told to install.
+# Other programs that readers have, or are told to install.
 PROGRAMS = {
     ".", "cat", "curl", "django-admin", "fuser", "litestream", "mail", "mv", "rm", "sqlite3",
     "systemctl", "touch",
@@ -40,7 +40,7 @@ INLINE = re.compile(r"`(python manage\.py [^`]+)`")
 
 
 def check_python(block: Block) -> None:
-    """It compiles; what it takes from here exists, under the arguments that it gives."""
+    """Check that a block compiles, and that names and arguments of this package exist."""
     compile(block.text, block.place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     for node in ast.walk(ast.parse(block.text)):
         match node:
@@ -56,47 +56,47 @@ def check_python(block: Block) -> None:
 
 def keywords_of(function: object) -> set[str]:
     parameters = inspect.signature(function).parameters.values()
-    names = {each.name for each in parameters}
-    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+    names = {parameter.name for parameter in parameters}
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         names |= set(MessageOptions.__annotations__)
     return names
 
 
 def check_session(block: Block) -> None:
-    """What is typed at Python's own prompt."""
+    """Check a session at Python's prompt."""
     examples = doctest.DocTestParser().get_examples(block.text)
-    assert examples, f"{block.place}: a line to type begins with `>>> `"
+    assert examples, f"{block.place}: input lines begin with `>>> `"
     typed = "".join(example.source for example in examples)
     check_python(dataclasses.replace(block, text=typed))
 
 
 def check_console(block: Block) -> None:
     calls = calls_of(block)
-    assert calls, f"{block.place}: a command stands behind `$ `"
+    assert calls, f"{block.place}: commands begin with `$ `"
     for call in calls:
         for words in commands_in(call.command):
             check_command(words, block.page)
 
 
 def commands_in(line: str) -> list[list[str]]:
-    """The commands of a shell line, each as its words, without settings in front of it."""
+    """Return the words of each command in a shell line, without leading variables."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
-    found: list[list[str]] = [[]]
+    commands: list[list[str]] = [[]]
     for word in lexer:
         if word in OPERATORS:
-            found.append([])
-        elif found[-1] or not re.match(r"[A-Z_]+=", word):
-            found[-1].append(word)
-    return found
+            commands.append([])
+        elif commands[-1] or not re.match(r"[A-Z_]+=", word):
+            commands[-1].append(word)
+    return commands
 
 
 def check_command(words: list[str], page: str) -> None:
     match words:
         case ["python", "manage.py", name, *arguments]:
             check_management_command(name, arguments, page)
-        case ["python", "-m", "pip", "install", *wanted]:
-            check_extras(wanted)
+        case ["python", "-m", "pip", "install", *packages]:
+            check_extras(packages)
         case ["python", "-m", module, *_]:
             assert importlib.util.find_spec(module), module
         case ["python", "-c", code]:
@@ -104,7 +104,7 @@ def check_command(words: list[str], page: str) -> None:
         case ["make", target, *_]:
             assert target in TARGETS
         case [program, *_]:
-            assert program in PROGRAMS, f"{page}: have readers {program}? Then say so in PROGRAMS."
+            assert program in PROGRAMS, f"{page}: add {program} to PROGRAMS if readers have it."
 
 
 def check_management_command(name: str, arguments: list[str], page: str) -> None:
@@ -121,8 +121,8 @@ def check_management_command(name: str, arguments: list[str], page: str) -> None
     parser.parse_args(shlex.split(words))
 
 
-def check_extras(wanted: list[str]) -> None:
-    for word in wanted:
+def check_extras(packages: list[str]) -> None:
+    for word in packages:
         named = re.fullmatch(r"django-mqlite(?:\[([\w,-]+)\])?", word)
         if named and named[1]:
             extras = PYPROJECT["project"]["optional-dependencies"]
@@ -173,14 +173,14 @@ BLOCKS = [block for block in every_block() if not block.language.startswith("{")
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
-def test_a_block_holds_what_its_language_says(block):
-    assert block.language in CHECKS, f"{block.place}: nobody checks {block.language!r}"
+def test_block_is_valid_in_its_language(block):
+    assert block.language in CHECKS, f"{block.place}: there is no check for {block.language!r}"
 
     CHECKS[block.language](block)
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_a_command_in_a_sentence_can_be_given(page):
+def test_command_in_a_sentence_is_valid(page):
     for command in INLINE.findall(page.read_text(encoding="utf-8").replace("\n", " ")):
         if "…" not in command and not re.search(r"\b[A-Z]{2,}\b", command):
             for words in commands_in(command):
@@ -230,14 +230,6 @@ def wrong(language: str, text: str) -> Block:
         ("", "some text"),
     ],
 )
-def test_a_mistake_in_a_block_is_seen(language, text):
+def test_mistake_in_a_block_is_reported(language, text):
     with pytest.raises(MISTAKES):
         CHECKS[language](wrong(language, text))
-
-
-@pytest.mark.parametrize("page", ROOT_PAGES)
-def test_a_link_out_of_the_top_level_leads_somewhere(page):
-    """The pages under docs/ are looked after by Sphinx; these are not among them."""
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text(encoding="utf-8"))
-
-    assert [link for link in links if not (ROOT / link).exists()] == []

@@ -1,4 +1,4 @@
-"""A chapter about a module of the store has what the code has."""
+"""The chapters about the store show every statement of its modules."""
 
 import importlib.util
 
@@ -21,19 +21,16 @@ def extension():
 
 
 @pytest.mark.parametrize("name", sorted({name.partition(".")[0] for name in statements()}))
-def test_every_statement_is_shown_with_what_finds_its_rows(extension, name):
+def test_chapter_shows_every_statement_with_its_plan(extension, name):
     text = extension.chapter(name)
 
     shown = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
-    assert sorted(shown) == sorted(
-        constant
-        for module, _, constant in (each.partition(".") for each in statements())
-        if module == name
-    )
+    constants = [constant.split(".") for constant in statements()]
+    assert sorted(shown) == sorted(constant for module, constant in constants if module == name)
     assert "SCAN mqlite_messages" not in text
 
 
-def test_a_statement_has_its_comment_its_plan_and_the_contract_of_its_function(extension):
+def test_statement_has_its_comment_plan_and_contract(extension):
     text = extension.chapter("settle")
 
     assert "a renewal never shortens a lease" in text

@@ -1,4 +1,4 @@
-"""What the how-to pages show is run, as far as it stands alone."""
+"""Run the blocks of the how-to pages that work without a larger project."""
 
 import sqlite3
 import subprocess
@@ -20,24 +20,21 @@ from tests.support.waiting import PATIENCE
 
 
 def block(page: str, containing: str) -> str:
-    """The one Python block of the page that has this text."""
-    path = ROOT / "docs" / "how-to" / f"{page}.md"
-    (found,) = [
-        each.text
-        for each in blocks_of(path)
-        if each.language == "python" and containing in each.text
-    ]
-    return found
+    """Return the only Python block of the page that contains the text."""
+    blocks = blocks_of(ROOT / "docs" / "how-to" / f"{page}.md")
+    texts = [block.text for block in blocks if block.language == "python"]
+    (text,) = [text for text in texts if containing in text]
+    return text
 
 
 @pytest.fixture
-def no_handlers_left(monkeypatch):
-    """What a page registers goes with the test."""
+def own_handlers(monkeypatch):
+    """Remove the handlers that a page registers after the test."""
     monkeypatch.setattr("django_mqlite.handlers._handlers", dict(_handlers))
 
 
 class Order:
-    """Stands for a reader's model: its rows are rows, whatever they are called."""
+    """Stand for a reader's model."""
 
     @staticmethod
     def _create(*, customer, article):
@@ -47,7 +44,7 @@ class Order:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_order_and_its_message_commit_together(make_queue):
+def test_order_and_message_commit_together(make_queue):
     make_queue("order-events", ordering_mode="group_fifo")
     names = {"Order": Order}
     exec(block("transaction", "def place"), names)
@@ -60,7 +57,7 @@ def test_an_order_and_its_message_commit_together(make_queue):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_completion_that_is_refused_takes_the_writes_along(make_queue, clock):
+def test_refused_completion_rolls_the_writes_back(make_queue, clock):
     make_queue("stock")
     Message.objects.enqueue("stock", {"article": 17})
     booked = []
@@ -68,7 +65,7 @@ def test_a_completion_that_is_refused_takes_the_writes_along(make_queue, clock):
     def book(data):
         Group.objects.create(name="booked")
         booked.append(data)
-        clock.advance(3600)  # until the lease is over
+        clock.advance(3600)  # the lease expires
 
     with pytest.raises(LockLost):
         exec(block("exactly-once", "book("), {"book": book})
@@ -78,18 +75,18 @@ def test_a_completion_that_is_refused_takes_the_writes_along(make_queue, clock):
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("no_handlers_left")
-def test_a_topic_reaches_those_whose_filter_lets_it_in(make_queue):
+@pytest.mark.usefixtures("own_handlers")
+def test_topic_reaches_subscriptions_whose_filter_matches(make_queue):
     pytest.importorskip("cel", reason="NOT TESTED: the extra [filters] is absent")
     names: dict = {}
     exec(block("topics", "def subscribe"), names)
     names["subscribe"]()
-    names["subscribe"]()  # every migrate does it again
+    names["subscribe"]()  # as every migrate does
 
     exec(block("topics", "publish("), names)
     exec(block("topics", '@handler("customs")'), names)
 
-    assert {each.queue for each in names["copies"]} == {"stock-of-orders", "customs"}
+    assert {copy.queue for copy in names["copies"]} == {"stock-of-orders", "customs"}
     assert Subscription.objects.count() == 2
 
 
@@ -106,7 +103,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 
 def manage(directory: Path, *arguments: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "django", *arguments, "--settings", "reader_settings"],
         cwd=directory,
         env={"PYTHONPATH": f"{directory}:{ROOT}", "PATH": ""},
@@ -115,7 +112,7 @@ def manage(directory: Path, *arguments: str) -> str:
         timeout=PATIENCE,
         check=True,
     )
-    return done.stdout + done.stderr
+    return process.stdout + process.stderr
 
 
 def write_settings(directory: Path, block: str) -> None:
@@ -123,7 +120,7 @@ def write_settings(directory: Path, block: str) -> None:
     (directory / "reader_settings.py").write_text(text)
 
 
-def test_the_queue_lives_in_a_second_database(tmp_path):
+def test_router_keeps_queues_in_a_second_database(tmp_path):
     write_settings(tmp_path, block("second-database", "MqliteRouter"))
 
     manage(tmp_path, "migrate", "--verbosity=0")
@@ -132,11 +129,11 @@ def test_the_queue_lives_in_a_second_database(tmp_path):
     with closing(sqlite3.connect(tmp_path / "queue.sqlite3")) as queue:
         names = queue.execute("SELECT name FROM mqlite_queues").fetchall()
     with closing(sqlite3.connect(tmp_path / "db.sqlite3")) as default:
-        (found,) = default.execute(
+        (tables,) = default.execute(
             "SELECT count(*) FROM sqlite_master WHERE name LIKE 'mqlite%'"
         ).fetchone()
     assert names == [("confirmations",)]
-    assert found == 0
+    assert tables == 0
 
 
 @pytest.mark.parametrize(
@@ -147,14 +144,14 @@ def test_the_queue_lives_in_a_second_database(tmp_path):
         ("upgrade-sqlite", "SILENCED", "mqlite.W001"),
     ],
 )
-def test_settings_of_a_page_are_good_for_what_it_says(tmp_path, page, containing, check):
+def test_settings_of_a_page_solve_the_warning(tmp_path, page, containing, check):
     write_settings(tmp_path, block(page, containing))
 
     assert check not in manage(tmp_path, "check", "--database", "default")
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_transaction_that_takes_long_is_told(caplog):
+def test_long_transaction_is_logged(caplog):
     names: dict = {}
     exec(block("database-is-locked", "def timed_atomic"), names)
     seconds = iter([10.0, 10.5, 20.0, 20.01])
@@ -165,6 +162,6 @@ def test_a_transaction_that_takes_long_is_told(caplog):
     with names["timed_atomic"]():
         pass
 
-    (record,) = [each for each in caplog.records if each.name == "shop"]
+    (record,) = [record for record in caplog.records if record.name == "shop"]
     assert "took 0.50 s" in record.getMessage()
     assert connections["default"].get_autocommit()

@@ -101,6 +101,6 @@ def test_loop_completes_successes_and_abandons_failures(queues, monkeypatch):
     run("Message.objects.claim")
 
     assert not Message.objects.filter(pk=first.pk).exists()
-    left = Message.objects.get(pk=second.pk)
-    assert left.state == "scheduled"
-    assert left.visible_at - left.enqueued_at == timedelta(seconds=30)
+    abandoned = Message.objects.get(pk=second.pk)
+    assert abandoned.state == "scheduled"
+    assert abandoned.visible_at - abandoned.enqueued_at == timedelta(seconds=30)

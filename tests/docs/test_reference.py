@@ -1,4 +1,4 @@
-"""The reference is whole: every public name is in it, and what is in it is public on purpose."""
+"""The reference has every public name, and no other."""
 
 import re
 from inspect import getattr_static
@@ -21,8 +21,8 @@ DIRECTIVE = re.compile(r"\.\. (auto\w+|currentmodule):: ([\w.]+)(?:\(\))?\n((?: 
 
 
 def documented() -> dict[str, set[str]]:
-    """Every name that the reference shows, by its full path, with the members that are shown."""
-    found: dict[str, set[str]] = {}
+    """Return the documented members of each name in the reference, by its full path."""
+    documented: dict[str, set[str]] = {}
     for page in REFERENCE.glob("*.md"):
         module = ""
         for block in blocks_of(page):
@@ -33,16 +33,16 @@ def documented() -> dict[str, set[str]]:
                     else:
                         path = name if "." in name else f"{module}.{name}"
                         members = re.search(r":members:(.*)", options)
-                        found[path] = set(re.findall(r"\w+", members[1])) if members else set()
-    return found
+                        documented[path] = set(re.findall(r"\w+", members[1] if members else ""))
+    return documented
 
 
-def fine_print() -> str:
+def text_without_promise() -> str:
     return (REFERENCE / "api.md").read_text(encoding="utf-8").partition("## Without a promise")[2]
 
 
 def without_promise() -> dict[str, set[str]]:
-    items = re.findall(r"^- `(\w+)`: (.*)$", fine_print(), re.MULTILINE)
+    items = re.findall(r"^- `(\w+)`: (.*)$", text_without_promise(), re.MULTILINE)
     return {name: set(re.findall(r"`(\w+)`", members)) for name, members in items}
 
 
@@ -63,7 +63,7 @@ CLASSES = {
 
 
 def own_members(cls: type) -> set[str]:
-    """What the class and those of its bases that are ours define, without Django's parts."""
+    """Return the names that the class and its bases in this package define."""
     fields = {field.attname for field in cls._meta.fields} if hasattr(cls, "_meta") else set()
     return {
         name
@@ -78,14 +78,14 @@ def own_members(cls: type) -> set[str]:
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
-def test_what_a_package_offers_is_in_the_reference_and_nothing_else(package):
+def test_reference_has_the_public_names_of_a_package(package):
     inside = f"{package.__name__}."
     shown = {path.removeprefix(inside) for path in NAMES if path.startswith(inside)}
 
     assert {name for name in shown if "." not in name} == set(package.__all__)
 
 
-def test_the_package_offers_nothing_by_accident():
+def test_package_has_no_public_names_by_accident():
     public = {
         name
         for name, value in vars(django_mqlite).items()
@@ -96,76 +96,76 @@ def test_the_package_offers_nothing_by_accident():
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_member_is_in_the_reference_or_is_said_to_be_without_a_promise(name):
+def test_member_is_in_the_reference_or_has_no_promise(name):
     (shown,) = [members for path, members in NAMES.items() if path.endswith(f".{name}")]
 
     assert own_members(CLASSES[name]) == shown | without_promise().get(name, set())
 
 
-def test_every_signal_is_in_the_reference():
-    sent = {name for name, value in vars(signals).items() if isinstance(value, signals.Signal)}
+def test_signals_are_in_the_reference():
+    names = {name for name, value in vars(signals).items() if isinstance(value, signals.Signal)}
 
     assert {path for path in NAMES if path.startswith("django_mqlite.signals.")} == {
-        f"django_mqlite.signals.{name}" for name in sent
+        f"django_mqlite.signals.{name}" for name in names
     }
 
 
-def test_every_model_is_in_the_reference_or_is_said_to_be_without_a_promise():
+def test_models_are_in_the_reference_or_have_no_promise():
     defined = {model.__name__ for model in apps.get_app_config("django_mqlite").get_models()}
     shown = {path.rpartition(".")[2] for path in NAMES if path.startswith("django_mqlite.models.")}
 
     assert shown == {"DeadLetter", "Message", "Queue", "Subscription"}
-    assert defined - shown <= set(re.findall(r"`(\w+)`", fine_print()))
+    assert defined - shown <= set(re.findall(r"`(\w+)`", text_without_promise()))
 
 
 def table_of(page: str, heading: str) -> dict[str, str]:
-    """First and last column of the rows under the heading, each name of a row by itself."""
+    """Return the last column under the heading, by each name in the first column."""
     text = (DOCS / page).read_text(encoding="utf-8").partition(heading)[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.*?) \|(?:.*\|)? (.*?) \|$", text, re.MULTILINE)
     return {name: default for cell, default in rows for name in re.findall(r"`([\w-]+)`", cell)}
 
 
-def test_every_setting_is_in_the_reference():
+def test_settings_are_in_the_reference():
     known = {"QUEUES", *conf.SETTING_OPTIONS}
 
     assert set(table_of("reference/settings.md", "# Settings")) == known
 
 
-def test_every_option_of_a_queue_is_in_the_reference():
+def test_queue_options_are_in_the_reference():
     assert set(table_of("reference/settings.md", "## Options of a queue")) == set(
         conf.QUEUE_OPTIONS
     )
 
 
-def test_the_defaults_of_a_queue_are_the_ones_that_the_reference_says():
-    said = table_of("reference/settings.md", "## Options of a queue")
+def test_queue_defaults_are_those_in_the_reference():
+    documented = table_of("reference/settings.md", "## Options of a queue")
     default = QueueConfig()
 
-    assert said["ordering_mode"] == f'`"{default.ordering_mode}"`'
-    assert said["lock_duration"] == f"{default.lock_duration_ms // 1_000} s"
-    assert said["max_delivery_count"] == str(default.max_delivery_count)
+    assert documented["ordering_mode"] == f'`"{default.ordering_mode}"`'
+    assert documented["lock_duration"] == f"{default.lock_duration_ms // 1_000} s"
+    assert documented["max_delivery_count"] == str(default.max_delivery_count)
     backoff = f"{default.backoff_base_ms // 1_000} s, {default.backoff_max_ms // 3_600_000} h"
-    assert said["backoff_base"] == said["backoff_max"] == backoff
-    assert said["default_ttl"] == str(default.default_ttl_ms)
-    assert said["dead_letter_on_expire"] == str(default.dead_letter_on_expire)
-    assert said["dedup_window"] == str(default.dedup_window_ms)
-    assert said["retain_completed"] == str(default.retain_completed_ms)
+    assert documented["backoff_base"] == documented["backoff_max"] == backoff
+    assert documented["default_ttl"] == str(default.default_ttl_ms)
+    assert documented["dead_letter_on_expire"] == str(default.dead_letter_on_expire)
+    assert documented["dedup_window"] == str(default.dedup_window_ms)
+    assert documented["retain_completed"] == str(default.retain_completed_ms)
 
 
-def test_every_option_of_enqueue_is_in_the_guide():
-    said = table_of("guide.md", "## Enqueue")
+def test_enqueue_options_are_in_the_guide():
+    documented = table_of("guide.md", "## Enqueue")
 
-    assert set(said) == set(MessageOptions.__annotations__)
+    assert set(documented) == set(MessageOptions.__annotations__)
 
 
-def test_the_diagram_has_every_state_and_no_other():
-    drawn = (DOCS / "concepts" / "states.svg").read_text(encoding="utf-8")
+def test_diagram_has_every_state_and_no_other():
+    diagram = (DOCS / "concepts" / "states.svg").read_text(encoding="utf-8")
 
-    assert sorted(re.findall(r'class="name".*?>(\w+)<', drawn)) == sorted(State)
+    assert sorted(re.findall(r'class="name".*?>(\w+)<', diagram)) == sorted(State)
     assert set(table_of("concepts/model.md", "![")) == set(State)
 
 
-def test_every_module_with_statements_has_a_chapter():
+def test_modules_with_statements_have_a_chapter():
     modules = {name.partition(".")[0] for name in statements()}
     chapters = {
         page.stem
@@ -176,7 +176,7 @@ def test_every_module_with_statements_has_a_chapter():
     assert chapters == modules
 
 
-def test_every_verb_and_what_it_acts_on_is_in_the_glossary():
+def test_verbs_and_their_objects_are_in_the_glossary():
     text = (DOCS / "glossary.md").read_text(encoding="utf-8")
     words = set(re.findall(r"^([a-z][a-z ]+)$", text, re.MULTILINE))
 

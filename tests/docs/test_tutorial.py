@@ -1,4 +1,4 @@
-"""docs/tutorial.md is followed step by step, with a real server, a real worker and a browser."""
+"""Follow docs/tutorial.md step by step, with a real server, worker and browser."""
 
 import shutil
 
@@ -12,7 +12,7 @@ STEPS = blocks_of(ROOT / "docs" / "tutorial.md")
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="NOT TESTED: no curl")
-def test_every_step_of_the_tutorial_does_what_it_says(tmp_path):
+def test_tutorial_steps_have_the_described_results(tmp_path):
     walk = Walk(directory=tmp_path, binaries=THIS_ENVIRONMENT, marks=MARKS)
     try:
         for step in STEPS:
@@ -26,5 +26,5 @@ def test_every_step_of_the_tutorial_does_what_it_says(tmp_path):
         walk.kill()
 
 
-def test_the_tutorial_has_a_failure_that_is_redriven_in_the_admin():
+def test_tutorial_redrives_a_failure_in_the_admin():
     assert [step.text for step in STEPS if step.language == "test"] == list(MARKS)

@@ -1,4 +1,4 @@
-"""The benchmarks that docs/benchmarks.md names are there to be run."""
+"""The benchmarks: scenarios, the packages they are compared with, and results."""
 
 import json
 import re
@@ -21,11 +21,11 @@ CELLS = ("default, jobs/s", "FULL, jobs/s", "NORMAL, jobs/s")
 
 def listed() -> set[str]:
     command = [sys.executable, "-m", "benchmarks", "list"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return {line.split()[0] for line in done.stdout.splitlines()}
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return {line.split()[0] for line in process.stdout.splitlines()}
 
 
-def test_every_scenario_that_the_docs_name_is_listed():
+def test_scenarios_in_the_docs_are_listed():
     text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     named = set(re.findall(r"python -m benchmarks run (\w+)", text))
 
@@ -33,7 +33,7 @@ def test_every_scenario_that_the_docs_name_is_listed():
     assert named <= listed() | {"all"}
 
 
-def test_all_are_all_but_the_peers_unless_they_are_asked_for():
+def test_scenario_all_has_no_peers_unless_compared():
     everything = expand_names(["all"], compare=False)
 
     assert set(everything) == listed() - {"peers"}
@@ -43,19 +43,19 @@ def test_all_are_all_but_the_peers_unless_they_are_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [(["enqeue"], "invalid choice: 'enqeue'"), (["cycle", "idle", "--here"], "one scenario")],
-    ids=["a name that is not there", "several in one process"],
+    ids=["unknown name", "several in one process"],
 )
-def test_what_cannot_be_run_is_told_before_anything_is(arguments, said):
+def test_invalid_scenario_is_refused_before_any_runs(arguments, error):
     command = [sys.executable, "-m", "benchmarks", "run", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert done.returncode == 2
-    assert said in done.stderr
+    assert process.returncode == 2
+    assert error in process.stderr
 
 
-def test_a_scenario_that_fails_takes_the_results_of_no_other_along(tmp_path, monkeypatch):
+def test_failed_scenario_keeps_the_results_of_others(tmp_path, monkeypatch):
     def apart(name):
         if name == "broken":
             raise RuntimeError(name)
@@ -70,22 +70,22 @@ def test_a_scenario_that_fails_takes_the_results_of_no_other_along(tmp_path, mon
     assert json.loads(output.read_text()) == {"cycle": {"rows": [{"name": "cycle"}]}}
 
 
-def test_every_peer_has_a_script_of_its_own():
+def test_peers_have_a_script_each():
     scripts = {path.stem for path in SCRIPTS.glob("*.py")}
 
     assert {peer.script for peer in PEERS} == scripts - SHARED
 
 
-def test_a_peer_is_installed_with_a_python_it_can_use():
-    wanted = (sys.version_info.major, sys.version_info.minor)
+def test_peer_is_installed_with_a_suitable_python():
+    this_version = (sys.version_info.major, sys.version_info.minor)
 
-    assert next(pythons(wanted)) == sys.executable
+    assert next(pythons(this_version)) == sys.executable
     assert list(pythons((3, 99))) == []
 
 
 @pytest.fixture
 def making(monkeypatch, tmp_path):
-    """What is run to make an environment, without running it; it answers with these codes."""
+    """Record the commands that make an environment; they are not run, but end with the codes."""
     made: list[str] = []
     codes: list[int | type[BaseException]] = []
 
@@ -105,7 +105,7 @@ def making(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("codes", [[1], [0, 1]], ids=["no environment", "no package"])
-def test_a_peer_that_cannot_be_installed_is_told_and_tried_again_the_next_time(making, codes):
+def test_failed_installation_of_a_peer_is_tried_again(making, codes):
     made, answers = making
     answers += [*codes, 0, 0]
 
@@ -115,7 +115,7 @@ def test_a_peer_that_cannot_be_installed_is_told_and_tried_again_the_next_time(m
     assert made[-2:] == ["venv", "pip"]
 
 
-def test_an_environment_that_was_left_half_made_is_made_anew(making):
+def test_incomplete_environment_is_made_again(making):
     made, answers = making
     answers += [0, KeyboardInterrupt, 0, 0]
     with pytest.raises(KeyboardInterrupt):
@@ -126,7 +126,7 @@ def test_an_environment_that_was_left_half_made_is_made_anew(making):
     assert made == ["venv", "pip", "venv", "pip"]
 
 
-def test_an_environment_for_other_packages_is_made_anew(making):
+def test_environment_for_other_packages_is_made_again(making):
     made, answers = making
     answers += [0, 0, 0, 0]
 
@@ -136,27 +136,27 @@ def test_an_environment_for_other_packages_is_made_anew(making):
     assert made == ["venv", "pip", "venv", "pip"]
 
 
-def test_what_a_peer_has_started_ends_with_it():
+def test_processes_of_a_peer_end_with_the_peer():
     script = (
         "import subprocess, sys; quiet = subprocess.DEVNULL;"
         "left = [sys.executable, '-c', 'import threading; threading.Event().wait(600)'];"
         "print(subprocess.Popen(left, stdout=quiet, stderr=quiet).pid)"
     )
 
-    done = run_and_kill_children([sys.executable, "-c", script], {})
+    process = run_and_kill_children([sys.executable, "-c", script], {})
 
-    wait_until(lambda: ended(int(done.stdout)), "what it has left to end")
+    wait_until(lambda: has_ended(int(process.stdout)), "the left process to end")
 
 
-def ended(pid: int) -> bool:
-    """An orphan stays a zombie where nobody is there to take it."""
+def has_ended(pid: int) -> bool:
+    """Return whether a process has ended; an orphan may stay a zombie."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
 
 
-def test_a_peer_that_no_python_here_can_run_is_told_and_not_measured(monkeypatch, tmp_path):
+def test_peer_without_a_suitable_python_is_not_measured(monkeypatch, tmp_path):
     monkeypatch.setattr("benchmarks.peer_packages.ENVIRONMENTS", tmp_path)
     contender = peer_contender(replace(PEERS[0], min_python=(3, 99)))
 
@@ -170,7 +170,7 @@ def test_a_peer_that_no_python_here_can_run_is_told_and_not_measured(monkeypatch
     }
 
 
-def test_a_peer_that_failed_at_a_level_is_told_so_and_not_scored():
+def test_peer_that_failed_at_a_level_has_no_score():
     answers = iter([Drained(rate=10.0), Drained(rate=0.0, locked=3)])
     contender = Contender(name="peer", drain=lambda level: next(answers), note="no leases")
 
@@ -182,7 +182,7 @@ def test_a_peer_that_failed_at_a_level_is_told_so_and_not_scored():
     assert contender.row()["notes"] == "no leases; 3 × “database is locked”"
 
 
-def test_a_rate_is_told_with_its_spread():
+def test_rate_is_shown_with_its_spread():
     answers = iter([10.0, 30.0, 20.0])
     contender = Contender(name="peer", drain=lambda level: Drained(rate=next(answers)))
 

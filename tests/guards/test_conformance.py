@@ -1,4 +1,4 @@
-"""docs/conformance.md cites tests that exist, for every rule, and tests prove rules that exist."""
+"""docs/conformance.md cites existing tests for every rule, and tests name existing rules."""
 
 import ast
 import re
@@ -12,8 +12,8 @@ DOCUMENT = ROOT / "docs" / "conformance.md"
 RULES_OF_SECTION = {1: 10, 2: 7, 3: 8, 4: 5, 5: 6, 6: 7, 7: 5, 8: 6, 9: 6, 10: 7, 11: 3, 13: 10}
 RULES = [f"{n}.{m}" for n, count in RULES_OF_SECTION.items() for m in range(1, count + 1)]
 
-# What is promised and not proven, as the document has to say too. Each entry is a debt: take it
-# away when the proof is there, and add none to make this test pass.
+# Rules that are promised but not proven, which the document must say too. Each entry is a debt:
+# remove it when there is a proof, and add none to make this test pass.
 WITHOUT_PROOF: set[str] = set()
 PROVEN_IN_PART = {"8.1"}
 
@@ -22,14 +22,16 @@ CITATION = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
 def promised_and_open():
-    """The document up to what is not yet proven, and that."""
-    promised, found, unproven = DOCUMENT.read_text(encoding="utf-8").partition("## Not yet proven")
-    assert found
+    """Return the document up to the unproven rules, and the unproven rules."""
+    promised, heading, unproven = DOCUMENT.read_text(encoding="utf-8").partition(
+        "## Not yet proven"
+    )
+    assert heading
     return promised, unproven
 
 
 def citations():
-    """The tests that each rule cites."""
+    """Return the tests that each rule cites."""
     promised, _ = promised_and_open()
     _, *parts = RULE.split(promised)
     texts = zip(parts[::2], parts[1::2], strict=True)
@@ -45,7 +47,7 @@ def functions_of(path):
 
 
 def marks():
-    """Every rule that a test says it proves, with its file."""
+    """Yield the rules that tests are marked with, and their files."""
     for path in python_files(ROOT / "tests"):
         for node in ast.walk(tree_of(path)):
             match node:
@@ -56,14 +58,14 @@ def marks():
                     yield rule, path.relative_to(ROOT).as_posix()
 
 
-def test_the_document_has_every_rule_once_and_in_order():
+def test_conformance_has_every_rule_once_and_in_order():
     promised, _ = promised_and_open()
 
     assert RULE.findall(promised) == RULES
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_cites_tests_that_exist(rule):
+def test_rule_cites_tests_that_exist(rule):
     cited = citations()[rule]
 
     assert [f"{path}::{name}" for path, name in cited if name not in functions_of(path)] == []
@@ -71,7 +73,7 @@ def test_a_rule_cites_tests_that_exist(rule):
     assert bool(cited) != (rule in WITHOUT_PROOF)
 
 
-def test_every_citation_belongs_to_a_rule_or_the_introduction():
+def test_citations_belong_to_a_rule_or_the_introduction():
     promised, unproven = promised_and_open()
     introduction, _, _ = promised.partition("## 1 ")
 
@@ -80,7 +82,7 @@ def test_every_citation_belongs_to_a_rule_or_the_introduction():
     assert CITATION.findall(unproven) == []
 
 
-def test_what_is_not_yet_proven_is_said_and_is_no_more_than_is_known():
+def test_unproven_rules_are_those_that_are_known():
     _, unproven = promised_and_open()
 
     assert set(re.findall(r"^\| (\d+\.\d+) \|", unproven, re.MULTILINE)) == (
@@ -88,14 +90,14 @@ def test_what_is_not_yet_proven_is_said_and_is_no_more_than_is_known():
     )
 
 
-def test_a_test_proves_a_rule_that_there_is():
-    found = list(marks())
+def test_marks_name_rules_that_exist():
+    marked = list(marks())
 
-    assert len(found) > 100
-    assert [(rule, path) for rule, path in found if rule not in RULES] == []
+    assert len(marked) > 100
+    assert [(rule, path) for rule, path in marked if rule not in RULES] == []
 
 
-def test_every_proven_rule_has_a_test_that_says_so():
+def test_proven_rules_have_a_marked_test():
     marked = {rule for rule, _ in marks()}
 
     assert set(RULES) - marked == WITHOUT_PROOF

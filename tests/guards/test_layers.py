@@ -1,4 +1,4 @@
-"""Imports go downwards, and the store gets its time, its chance and its connection from above."""
+"""Imports go downwards, and the store gets time, random values and connections from above."""
 
 import ast
 import subprocess
@@ -22,11 +22,11 @@ def imported_packages(tree: ast.Module) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", python_files(PACKAGE / "store"), ids=str)
-def test_a_store_module_has_no_django_no_clock_and_no_chance(path):
+def test_store_module_has_no_django_clock_or_random(path):
     assert FORBIDDEN_IN_STORE & set(imported_packages(tree_of(path))) == set()
 
 
-def test_the_store_was_found():
+def test_store_was_found():
     assert python_files(PACKAGE / "store")
 
 
@@ -34,6 +34,6 @@ def test_imports_only_go_downwards():
     linter = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     command = [sys.executable, "-c", linter, "--no-cache"]
 
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr

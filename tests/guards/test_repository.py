@@ -1,4 +1,4 @@
-"""What a reviewer would otherwise have to look for in every change."""
+"""Conventions that a reviewer would otherwise check in every change."""
 
 import ast
 import re
@@ -68,19 +68,19 @@ def test_words_of_the_field_are_allowed_in_prose(sentence):
 
 
 @pytest.mark.parametrize("pattern", [MACHINE_PATH, LEFTOVER], ids=["machine path", "leftover"])
-def test_no_file_holds(pattern):
-    found = [
+def test_files_have_no_machine_path_or_leftover(pattern):
+    matches = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in text_files()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
         if pattern.search(line)
     ]
 
-    assert found == []
+    assert matches == []
 
 
 def names_in(tree: ast.Module) -> set[str]:
-    """Every name that a module gives to something."""
+    """Return every name that a module defines."""
     names = set()
     for node in ast.walk(tree):
         match node:
@@ -125,7 +125,7 @@ def test_identifiers_use_the_glossary(path):
         "from .settle import complete as ack",
     ],
 )
-def test_a_second_word_for_the_same_thing_is_seen(line):
+def test_second_word_in_an_identifier_is_reported(line):
     assert wrong_words_in(ast.parse(line))
 
 
@@ -133,12 +133,12 @@ def test_a_second_word_for_the_same_thing_is_seen(line):
     "line",
     ["acknowledged = pack = back = stack = 1", "def fetch_all(): ...", "receipt = timeout = 1"],
 )
-def test_words_that_only_look_like_it_are_left_alone(line):
+def test_similar_words_in_identifiers_are_allowed(line):
     assert wrong_words_in(ast.parse(line)) == set()
 
 
-def test_an_error_that_is_named_by_its_path_is_one_that_there_is():
-    """A failure is remembered by that path, and whoever reads it imports the class."""
+def test_errors_named_by_path_exist():
+    """Failures are stored with the path of their class, which is imported when they are read."""
     named = {
         name
         for path in python_files(PACKAGE)
@@ -147,23 +147,3 @@ def test_an_error_that_is_named_by_its_path_is_one_that_there_is():
 
     assert len(named) >= 5
     assert [n for n in named if not issubclass(getattr(exceptions, n, int), MqliteError)] == []
-
-
-def test_every_statement_is_used():
-    trees = [tree_of(path) for path in python_files(PACKAGE)]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    defined = {
-        target.id
-        for node in nodes
-        if isinstance(node, ast.Assign | ast.AnnAssign)
-        and isinstance(node.value, ast.Call)
-        and isinstance(node.value.func, ast.Name)
-        and node.value.func.id == "Statement"
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        if isinstance(target, ast.Name)
-    }
-    used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    used |= {n.attr for n in nodes if isinstance(n, ast.Attribute)}
-
-    assert defined
-    assert defined - used == set()

@@ -1,4 +1,4 @@
-"""A lane must test the SQLite it says it tests."""
+"""The tests run on the SQLite that was requested."""
 
 import sqlite3
 
@@ -9,7 +9,7 @@ from tests.support import current_sqlite
 
 
 @pytest.mark.django_db
-def test_django_runs_on_the_sqlite_this_run_asked_for():
+def test_django_uses_the_requested_sqlite():
     with connection.cursor() as cursor:
         cursor.execute("SELECT sqlite_version()")
         (version,) = cursor.fetchone()

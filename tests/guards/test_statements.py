@@ -36,7 +36,7 @@ def test_statement_is_used(name):
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_a_statement_names_the_columns_it_wants(name):
+def test_statement_names_its_columns(name):
     """SELECT * and RETURNING * would change their shape with the next ALTER TABLE."""
     assert not re.search(r"(SELECT|RETURNING)\s+\*|\w\.\*", STATEMENTS[name].sql)
 
@@ -53,7 +53,7 @@ def is_literal(node: ast.expr) -> bool:
     return False
 
 
-def test_no_statement_is_formatted_at_run_time():
+def test_statements_are_not_formatted_at_run_time():
     """Statements are put together from literals at import: values can only be bound parameters."""
     formatted = [
         f"{path.name}:{node.lineno}"

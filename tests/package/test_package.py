@@ -1,4 +1,4 @@
-"""The wheel and the sdist are built, looked through, and installed where nothing else is."""
+"""Build the wheel and the sdist, check their contents, and install the wheel alone."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ TOP_LEVEL_OF_SDIST = {
 
 
 def run(*command: object, seconds: float = 110, cwd: Path = ROOT) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         list(map(str, command)),
         cwd=cwd,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
@@ -40,8 +40,8 @@ def run(*command: object, seconds: float = 110, cwd: Path = ROOT) -> str:
         timeout=seconds,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
 def build(source: Path, target: str, into: Path) -> Path:
@@ -65,11 +65,11 @@ def files_in(wheel: Path) -> set[str]:
         return set(archive.namelist())
 
 
-def test_the_wheel_is_called_by_its_version_and_runs_everywhere(wheel):
+def test_wheel_is_named_by_version_and_runs_everywhere(wheel):
     assert wheel.name == f"{NAME}-py3-none-any.whl"
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(wheel):
+def test_wheel_contains_the_package_and_nothing_else(wheel):
     files = {name for name in files_in(wheel) if not name.startswith(f"{NAME}.dist-info/")}
     source = {
         path.relative_to(ROOT).as_posix()
@@ -85,47 +85,47 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     } <= files
 
 
-def test_the_wheel_says_what_it_is(wheel):
+def test_wheel_has_the_metadata_of_the_project(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        said = message_from_string(archive.read(f"{NAME}.dist-info/METADATA").decode())
+        metadata = message_from_string(archive.read(f"{NAME}.dist-info/METADATA").decode())
         assert archive.read(f"{NAME}.dist-info/licenses/LICENSE")
 
-    assert said["Name"] == "django-mqlite"
-    assert said["Version"] == PYPROJECT["version"] == VERSION
-    assert said["License-Expression"] == "MIT"
-    assert said["Requires-Python"] == ">=3.11"
-    assert said["Description-Content-Type"] == "text/markdown"
-    assert [each for each in said.get_all("Requires-Dist") if "extra ==" not in each] == sorted(
-        each.lower() for each in PYPROJECT["dependencies"]
+    assert metadata["Name"] == "django-mqlite"
+    assert metadata["Version"] == PYPROJECT["version"] == VERSION
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line] == sorted(
+        dependency.lower() for dependency in PYPROJECT["dependencies"]
     )
-    assert set(said.get_all("Provides-Extra")) == set(PYPROJECT["optional-dependencies"])
-    assert "Typing :: Typed" in said.get_all("Classifier")
+    assert set(metadata.get_all("Provides-Extra")) == set(PYPROJECT["optional-dependencies"])
+    assert "Typing :: Typed" in metadata.get_all("Classifier")
 
 
-def test_the_versions_of_the_classifiers_are_the_ones_that_the_documentation_says():
+def test_versions_of_the_classifiers_are_in_the_docs():
     text = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
     for row, classifier in (
         ("Python", "Programming Language :: Python :: 3."),
         ("Django", "Framework :: Django :: "),
     ):
-        declared = [
-            each.rpartition(" ")[2]
-            for each in PYPROJECT["classifiers"]
-            if each.startswith(classifier)
+        versions = [
+            declared.rpartition(" ")[2]
+            for declared in PYPROJECT["classifiers"]
+            if declared.startswith(classifier)
         ]
 
-        assert declared
-        assert f"| {row} | {', '.join(declared)} |" in text
+        assert versions
+        assert f"| {row} | {', '.join(versions)} |" in text
 
 
-def test_every_extra_is_in_the_documentation():
+def test_extras_are_in_the_docs():
     text = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8").partition("## Extras")[2]
 
     for extra in PYPROJECT["optional-dependencies"]:
         assert f"`{extra}`" in text
 
 
-def test_the_sdist_holds_the_project_and_a_wheel_can_be_built_from_it(sdist, wheel, tmp_path):
+def test_sdist_contains_the_project_and_builds_the_wheel(sdist, wheel, tmp_path):
     with tarfile.open(sdist) as archive:
         names = {member.name for member in archive.getmembers()}
         archive.extractall(tmp_path, filter="data")
@@ -139,7 +139,7 @@ def test_the_sdist_holds_the_project_and_a_wheel_can_be_built_from_it(sdist, whe
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory, wheel) -> Path:
-    """The programs of an environment with the wheel and what it asks for."""
+    """Return the programs of an environment with the wheel and its dependencies."""
     directory = tmp_path_factory.mktemp("bare")
     run(sys.executable, "-m", "venv", directory)
     run(directory / "bin" / "python", "-m", "pip", "install", "--quiet", wheel, seconds=300)
@@ -147,10 +147,10 @@ def bare(tmp_path_factory, wheel) -> Path:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="NOT TESTED: no curl")
-def test_the_tutorial_can_be_followed_with_the_wheel_in_a_bare_environment(bare, tmp_path):
+def test_tutorial_works_with_the_wheel_alone(bare, tmp_path):
     walk = Walk(directory=tmp_path, binaries=bare, marks=MARKS)
-    where = run(bare / "python", "-c", "import django_mqlite as m; print(m.__file__)", cwd=tmp_path)
-    assert Path(where).is_relative_to(bare.parent)
+    file = run(bare / "python", "-c", "import django_mqlite as m; print(m.__file__)", cwd=tmp_path)
+    assert Path(file).is_relative_to(bare.parent)
     try:
         for step in blocks_of(ROOT / "docs" / "tutorial.md"):
             walk.follow(step)

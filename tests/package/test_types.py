@@ -1,4 +1,4 @@
-"""The public names have types that help a user, with django-stubs' plugin and without."""
+"""The public names have types, with the plugin of django-stubs and without."""
 
 import subprocess
 import sys
@@ -14,15 +14,15 @@ PLUGIN = (
 )
 
 
-@pytest.mark.parametrize("more", [PLUGIN, ""], ids=["with the plugin", "without it"])
-def test_a_strict_user_finds_what_is_returned_and_what_is_wrong(tmp_path, more):
+@pytest.mark.parametrize("more", [PLUGIN, ""], ids=["with plugin", "without plugin"])
+def test_strict_mypy_accepts_use_and_reports_misuse(tmp_path, more):
     config = tmp_path / "pyproject.toml"
     config.write_text(STRICT + more)
     command = [sys.executable, "-m", "mypy", "--config-file", str(config), str(USER)]
     caches = ["--cache-dir", str(tmp_path / "cache")]
 
-    checked = subprocess.run(
+    process = subprocess.run(
         [*command, *caches], capture_output=True, text=True, timeout=110, check=False
     )
 
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert process.returncode == 0, process.stdout + process.stderr

@@ -1,4 +1,4 @@
-"""What a user writes, for mypy: never imported, only checked (test_types.py)."""
+"""Code of a user, which mypy checks (test_types.py). It is never imported."""
 
 from datetime import timedelta
 from typing import Any, assert_type
