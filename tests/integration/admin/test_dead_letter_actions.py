@@ -108,7 +108,7 @@ def test_message_that_is_not_a_dead_letter_is_left_alone(operator, queue, action
 
     assert row_of(message) == before
     assert not LogEntry.objects.exists()
-    assert "there is no such dead letter any more." in text_after(operator)
+    assert "the dead letters no longer exist." in text_after(operator)
 
 
 @pytest.mark.parametrize(

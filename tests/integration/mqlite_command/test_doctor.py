@@ -33,10 +33,10 @@ def test_doctor_of_a_healthy_project_has_facts_and_no_findings(db):
     assert (facts["journal_mode"], facts["integrity_checked"]) == ("wal", True)
 
 
-def test_doctor_says_in_words_that_everything_is_in_order(db):
+def test_doctor_says_in_words_that_there_are_no_problems(db):
     text = mqlite("doctor")
 
-    assert text.startswith("Everything is in order.\nSQLite ")
+    assert text.startswith("No problems found.\nSQLite ")
     assert "without the WAL-reset bug" in text
     assert "journal mode: wal, synchronous: FULL" in text
     assert "integrity: not checked" in mqlite("doctor", "--quick")
@@ -134,7 +134,7 @@ def test_unserved_queue_is_a_warning_until_a_worker_serves_it(queue, clock, star
     start_worker("jobs")
 
     assert finding.text == "Queue jobs has due messages, but no live worker serves it."
-    assert mqlite("doctor").startswith("Everything is in order.")
+    assert mqlite("doctor").startswith("No problems found.")
 
 
 @pytest.mark.parametrize(

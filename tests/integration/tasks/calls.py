@@ -1,9 +1,10 @@
 """Tasks that the tests enqueue."""
 
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from django_mqlite import Reject, Retry
+from django_mqlite import Reject
 from django_mqlite.task_backend import task_options
 from django_mqlite.task_backend.compat import TaskContext, task
 
@@ -71,68 +72,17 @@ def fail(times=10**6):
 
 
 @task()
-async def fail_async():
-    raise ValueError("This task failed")
-
-
-@task()
-def leave():
-    raise SystemExit("This task left")
-
-
-@task()
-def interrupt():
-    raise KeyboardInterrupt
-
-
-@task()
-def complex_error():
-    raise ValueError(ValueError("This task failed"))
-
-
-@task()
 def reject():
     raise Reject("NoSuchUser", "no user 7")
 
 
-@task()
-def retry():
-    raise Retry("not yet", delay=90)
-
-
-class Unprintable(Exception):
-    def __str__(self):
-        raise RuntimeError("no text")
-
-
-@task()
-def unprintable_error():
-    raise Unprintable
-
-
-@task()
-def complex_value():
-    seen.append("complex_value")
-    return complex(1, 2)
-
-
-@task()
-def large_value(size):
-    return "x" * size
-
-
 @task(takes_context=True)
-def attempt(context):
+def attempt(context, value):
     assert isinstance(context, TaskContext)
-    seen.append((context.attempt, context.task_result.id))
+    seen.append((context.attempt, context.task_result.id, value))
     if context.attempt < 3:
         raise ValueError(context.attempt)
     return context.attempt
-
-
-@task(takes_context=True)
-def with_context(context, value):
-    return [context.task_result.id, value]
 
 
 @task()
@@ -169,29 +119,18 @@ def _hidden():
 
 other_name = task()(_hidden)
 
-returned: Any = None
+action: Callable[[], Any] = list
+"""Tests set what perform() does."""
 
 
 @task()
-def give():
-    return returned
+def perform():
+    return action()
 
 
 @task()
-def not_a_number():
-    return {"a": float("nan")}
-
-
-@task()
-def number_keys():
-    return {1: "one"}
-
-
-@task()
-def endless():
-    value = []
-    value.append(value)
-    return value
+async def perform_async():
+    return action()
 
 
 @task()

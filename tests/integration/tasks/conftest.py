@@ -55,6 +55,17 @@ def finish(run_all):
 
 
 @pytest.fixture
+def perform(finish, monkeypatch):
+    """Run a task that performs an action, with all its attempts, and return its result."""
+
+    def perform(action, *, task=calls.perform, **options):
+        monkeypatch.setattr(calls, "action", action)
+        return finish(task.using(**options))
+
+    return perform
+
+
+@pytest.fixture
 def message_of():
     """Return the message of a result."""
     return lambda result: Message.objects.get(message_id=result.id)

@@ -164,7 +164,7 @@ def test_call_that_is_too_large_names_its_largest_argument(tasks_queue):
         (calls.one_or_two, (1, 2, 3), {}),
         (calls.one_or_two, (1,), {"third": 3}),
         (calls.one_or_two, (1,), {"first": 1}),
-        (calls.with_context, ("x",), {"context": 1}),
+        (calls.attempt, ("x",), {"context": 1}),
     ],
     ids=["too few", "too many", "unknown name", "given twice", "context"],
 )

@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from django_mqlite import Retry
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.task_backend import MqliteBackend
 from django_mqlite.task_backend.compat import (
@@ -19,6 +20,7 @@ from django_mqlite.task_backend.compat import (
     task_backends,
 )
 from django_mqlite.verbs import sweeps
+from tests.support.verbs import claim_one
 
 from . import calls
 
@@ -31,10 +33,6 @@ READY, RUNNING, FAILED, SUCCESSFUL = (
 either_kind = pytest.mark.parametrize(
     "task", [calls.note, calls.note_async], ids=["function", "coroutine"]
 )
-
-
-def name_of(value):
-    return getattr(value, "name", "")
 
 
 def test_backend_supports_every_feature_of_the_framework():
@@ -61,28 +59,23 @@ def test_enqueued_task_is_ready(tasks_queue, clock, task):
         assert result.return_value
 
 
-def test_backend_enqueue_takes_sequences_and_mappings(tasks_queue, run_all):
-    result = BACKEND.enqueue(calls.note, [1], {"two": 3})
+@pytest.mark.parametrize(
+    "enqueue",
+    [
+        lambda task: BACKEND.enqueue(task, [1], {"two": 3}),
+        lambda task: async_to_sync(BACKEND.aenqueue)(task, (1,), {"two": 3}),
+        lambda task: async_to_sync(task.aenqueue)(1, two=3),
+    ],
+    ids=["backend", "async backend", "async task"],
+)
+def test_backend_and_async_code_can_enqueue_tasks(tasks_queue, run_all, enqueue):
+    result = enqueue(calls.note)
     run_all()
+    async_to_sync(result.arefresh)()
 
     assert calls.seen == [((1,), {"two": 3})]
-    assert result.args == [1]
-
-
-def test_async_code_can_enqueue_tasks_and_get_results(tasks_queue, run_all):
-    async def enqueue():
-        first = await calls.meaning_of_life.aenqueue()
-        second = await BACKEND.aenqueue(calls.meaning_of_life, (), {})
-        return first, second
-
-    first, second = async_to_sync(enqueue)()
-    run_all()
-
-    async def get_result():
-        await first.arefresh()
-        return await calls.meaning_of_life.aget_result(second.id)
-
-    assert [async_to_sync(get_result)().return_value, first.return_value] == [42, 42]
+    assert (result.status, result.args, result.kwargs) == (SUCCESSFUL, [1], {"two": 3})
+    assert async_to_sync(calls.note.aget_result)(result.id) == result
 
 
 @either_kind
@@ -109,13 +102,12 @@ def test_completed_task_is_successful(tasks_queue, finish, clock, task):
         ({"a": {}}, {"a": {}}),
         (2**70, 2**70),
         (b"x", "x"),
+        ("x" * (2**20 - 2), "x" * (2**20 - 2)),
     ],
-    ids=ascii,
+    ids=lambda value: ascii(value)[:30],
 )
-def test_return_value_is_stored_as_json(tasks_queue, finish, monkeypatch, value, stored):
-    monkeypatch.setattr(calls, "returned", value)
-
-    assert finish(calls.give).return_value == stored
+def test_return_value_is_stored_as_json(tasks_queue, perform, value, stored):
+    assert perform(lambda: value).return_value == stored
 
 
 def test_claimed_task_is_running(tasks_queue, clock):
@@ -130,23 +122,39 @@ def test_claimed_task_is_running(tasks_queue, clock):
     assert not result.is_finished
 
 
+class UnprintableError(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def raising(error):
+    """Return an action that raises the error."""
+
+    def raise_error():
+        raise error
+
+    return raise_error
+
+
 @pytest.mark.parametrize(
     ("task", "error", "text"),
     [
-        (calls.fail, ValueError, "This task failed"),
-        (calls.fail_async, ValueError, "This task failed"),
-        (calls.leave, SystemExit, "This task left"),
-        (calls.complex_error, ValueError, "raise ValueError(ValueError("),
-        (calls.unprintable_error, calls.Unprintable, "Unprintable"),
+        (calls.perform, ValueError("This task failed"), "This task failed"),
+        (calls.perform_async, ValueError("This task failed"), "This task failed"),
+        (calls.perform, SystemExit("This task left"), "This task left"),
+        (calls.perform, ValueError(ValueError("nested")), "nested"),
+        (calls.perform, UnprintableError(), "UnprintableError"),
     ],
-    ids=name_of,
+    ids=["function", "coroutine", "exit", "nested", "unprintable"],
 )
-def test_task_that_always_raises_is_failed_with_every_error(tasks_queue, finish, task, error, text):
-    result = finish(task.using(max_attempts=3))
+def test_task_that_always_raises_is_failed_with_every_error(
+    tasks_queue, perform, task, error, text
+):
+    result = perform(raising(error), task=task, max_attempts=3)
 
     assert result.status == FAILED
     assert result.is_finished
-    assert [failed.exception_class for failed in result.errors] == [error] * 3
+    assert [failed.exception_class for failed in result.errors] == [type(error)] * 3
     assert all(text in failed.traceback for failed in result.errors)
     assert "calls.py" in result.errors[0].traceback
     assert result.started_at < result.last_attempted_at <= result.finished_at
@@ -155,21 +163,23 @@ def test_task_that_always_raises_is_failed_with_every_error(tasks_queue, finish,
         assert result.return_value
 
 
-def test_keyboard_interrupt_propagates_from_drain(tasks_queue, run_all):
-    calls.interrupt.enqueue()
-
+def test_keyboard_interrupt_propagates_from_drain(tasks_queue, perform):
     with pytest.raises(KeyboardInterrupt):
-        run_all()
+        perform(raising(KeyboardInterrupt()))
 
 
-def test_task_waiting_for_a_retry_is_ready_and_has_errors(tasks_queue, run_once):
-    result = calls.fail.enqueue()
+def test_task_waiting_for_a_retry_is_ready_and_has_errors(
+    tasks_queue, run_once, monkeypatch, clock, message_of
+):
+    monkeypatch.setattr(calls, "action", raising(Retry("not yet", delay=90)))
+    result = calls.perform.enqueue()
     run_once()
 
     result.refresh()
 
     assert (result.status, result.attempts) == (READY, 1)
-    assert [error.exception_class for error in result.errors] == [ValueError]
+    assert [error.exception_class for error in result.errors] == [Retry]
+    assert message_of(result).visible_at == clock.now + timedelta(seconds=90)
 
 
 def test_task_that_succeeds_after_retries_keeps_its_errors(tasks_queue, finish):
@@ -184,13 +194,6 @@ def test_task_that_raises_reject_is_failed_at_once(tasks_queue, finish):
 
     assert (result.status, result.attempts) == (FAILED, 1)
     assert "no user 7" in result.errors[0].traceback
-
-
-def test_task_that_raises_retry_chooses_its_delay(tasks_queue, run_once, clock, message_of):
-    result = calls.retry.enqueue()
-    run_once()
-
-    assert message_of(result).visible_at == clock.now + timedelta(seconds=90)
 
 
 def test_redriven_task_is_ready_and_keeps_its_attempts(tasks_queue, finish, run_all, message_of):
@@ -238,17 +241,11 @@ def test_error_of_an_abandoned_task_has_an_existing_class(tasks_queue):
     assert error.traceback == "the worker was stopped"
 
 
-def test_context_has_the_attempt_and_the_result(tasks_queue, finish):
-    result = finish(calls.attempt)
+def test_context_has_attempt_and_result_and_comes_first(tasks_queue, finish):
+    result = finish(calls.attempt, "x")
 
-    assert calls.seen == [(1, result.id), (2, result.id), (3, result.id)]
+    assert calls.seen == [(1, result.id, "x"), (2, result.id, "x"), (3, result.id, "x")]
     assert result.return_value == 3
-
-
-def test_context_is_passed_before_the_arguments(tasks_queue, finish):
-    result = finish(calls.with_context, "x")
-
-    assert result.return_value == [result.id, "x"]
 
 
 # Transactions
@@ -292,6 +289,8 @@ def test_task_and_backend_return_the_result_of_an_id(tasks_queue):
     "id", ["123", 456, "", "\0", "x" * 5_000, None], ids=lambda id: repr(id)[:10]
 )
 def test_result_of_an_unknown_id_does_not_exist(tasks_queue, id):
+    Message.objects.enqueue("default", {}, message_id="123")
+
     for get_result in (calls.note.get_result, async_to_sync(calls.note.aget_result)):
         with pytest.raises(TaskResultDoesNotExist):
             get_result(id)
@@ -308,13 +307,6 @@ def test_get_result_uses_the_index_of_ids(tasks_queue):
     assert plan == ["SEARCH mqlite_messages USING INDEX mqlite_messages_message_id (message_id=?)"]
 
 
-def test_plain_message_with_the_id_is_not_a_result(tasks_queue):
-    Message.objects.enqueue("default", {}, message_id="123")
-
-    with pytest.raises(TaskResultDoesNotExist):
-        calls.note.get_result("123")
-
-
 def test_result_of_another_task_does_not_match(tasks_queue):
     result = calls.note.enqueue()
     task = calls.meaning_of_life
@@ -327,63 +319,64 @@ def test_result_of_another_task_does_not_match(tasks_queue):
 # Retention
 
 
-@pytest.mark.parametrize(("age", "exists"), [(timedelta(days=7), False), (6.9 * 86_400, True)])
-def test_result_is_kept_for_seven_days_by_default(tasks_queue, finish, clock, age, exists):
-    result = finish(calls.note)
-    clock.advance(age)
-    sweeps.prune_completed("default", limit=10)
-
-    assert Message.objects.filter(message_id=result.id).exists() is exists
-
-
-@pytest.mark.parametrize(("ttl", "seconds"), [(60, 60), (timedelta(hours=1), 3_600), (0.5, 0.5)])
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        ({}, 7 * 86_400),
+        ({"RESULT_TTL": 60}, 60),
+        ({"RESULT_TTL": timedelta(hours=1)}, 3_600),
+        ({"RESULT_TTL": 0.5}, 0.5),
+    ],
+)
 def test_result_ttl_sets_how_long_results_are_kept(
-    tasks_queue, finish, set_tasks, message_of, ttl, seconds
+    tasks_queue, finish, set_tasks, message_of, clock, options, seconds
 ):
-    set_tasks(OPTIONS={"RESULT_TTL": ttl})
+    set_tasks(OPTIONS=options)
 
     message = message_of(finish(calls.note))
 
     assert message.kept_until - message.finished_at == timedelta(seconds=seconds)
+    clock.advance(seconds)
+    assert sweeps.prune_completed("default", limit=10)
 
 
-def test_result_ttl_of_zero_keeps_no_result(tasks_queue, run_all, set_tasks):
-    set_tasks(OPTIONS={"RESULT_TTL": 0})
-    calls.note.enqueue()
+@pytest.mark.parametrize(("options", "kept"), [({}, 1), ({"RESULT_TTL": 0}, 0)])
+def test_only_results_of_tasks_are_kept_and_none_with_a_ttl_of_zero(
+    tasks_queue, finish, set_tasks, options, kept
+):
+    set_tasks(OPTIONS=options)
+    Message.objects.enqueue("default", {})
+    claim_one("default").complete()
+    with suppress(TaskResultDoesNotExist):
+        finish(calls.note)
 
-    assert run_all() == 1
-    assert not Message.objects.exists()
-
-
-def test_result_ttl_does_not_apply_to_plain_messages(tasks_queue, run_all):
-    plain = Message.objects.enqueue("default", {})
-    calls.note.enqueue()
-    for message in Message.objects.claim("default"):
-        message.complete()
-    run_all()
-
-    assert not Message.objects.filter(pk=plain.pk).exists()
-    assert Message.objects.filter(state="completed").count() == 1
+    assert list(Message.objects.values_list("state", flat=True)) == ["completed"] * kept
 
 
 # Return values that cannot be stored
 
 
+def endless():
+    value = []
+    value.append(value)
+    return value
+
+
 @pytest.mark.parametrize(
-    ("task", "args", "reason"),
+    ("value", "reason"),
     [
-        (calls.complex_value, (), "Unsupported type"),
-        (calls.large_value, (2**20,), "over the limit of 1,048,576"),
-        (calls.not_a_number, (), "which JSON cannot represent"),
-        (calls.number_keys, (), "keys in JSON are strings"),
-        (calls.endless, (), "RecursionError"),
+        (complex(1, 2), "Unsupported type"),
+        ("x" * 2**20, "over the limit of 1,048,576"),
+        ({"a": float("nan")}, "which JSON cannot represent"),
+        ({1: "one"}, "keys in JSON are strings"),
+        (endless(), "RecursionError"),
     ],
-    ids=name_of,
+    ids=["complex", "large", "nan", "keys", "endless"],
 )
 def test_refused_return_value_fails_the_task_without_a_retry(
-    tasks_queue, finish, task, args, reason, message_of
+    tasks_queue, perform, value, reason, message_of
 ):
-    result = finish(task, *args)
+    result = perform(lambda: value)
 
     assert (result.status, result.attempts) == (FAILED, 1)
     (error,) = result.errors
@@ -391,7 +384,3 @@ def test_refused_return_value_fails_the_task_without_a_retry(
     assert issubclass(error.exception_class, TypeError)
     assert reason in error.traceback
     assert message_of(result).dead_letter_reason == "ReturnValueRefused"
-
-
-def test_return_value_may_be_as_large_as_a_message(tasks_queue, finish):
-    assert len(finish(calls.large_value, 2**20 - 2).return_value) == 2**20 - 2

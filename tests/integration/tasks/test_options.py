@@ -8,8 +8,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_mqlite import DuplicateConflict, enqueue
-from django_mqlite.models import Message, Queue
-from django_mqlite.task_backend import Draft, MqliteTask, task_options
+from django_mqlite.models import Message
+from django_mqlite.task_backend import Draft, task_options
 from django_mqlite.task_backend.compat import (
     InvalidTask,
     Task,
@@ -28,6 +28,7 @@ from . import calls
 pytestmark = pytest.mark.django_db
 
 LATER = datetime(2026, 1, 2, tzinfo=UTC)
+NAIVE = LATER.replace(tzinfo=None)
 
 
 # Options of the framework
@@ -39,12 +40,6 @@ def test_higher_priority_runs_first(tasks_queue, run_all):
     run_all()
 
     assert [args for args, _ in calls.seen] == [(100,), (0,), (-100,)]
-
-
-@pytest.mark.parametrize("priority", [-101, 101, 3.1])
-def test_priority_out_of_range_is_invalid(priority):
-    with pytest.raises(InvalidTask, match="whole number between -100 and 100"):
-        calls.note.using(priority=priority)
 
 
 def test_queue_name_sets_the_queue(tasks_queue, make_queue):
@@ -66,23 +61,16 @@ def test_queue_name_that_the_backend_lacks_is_invalid(set_tasks):
 
 
 def test_run_after_delays_the_task(tasks_queue, run_all, clock):
-    result = calls.note.using(run_after=LATER).enqueue()
+    calls.note.using(run_after=LATER).enqueue()
 
     assert run_all() == 0
-    result.refresh()
-    assert result.status == TaskResultStatus.READY
     clock.advance(86_400)
     assert run_all() == 1
 
 
 def test_result_has_the_task_as_it_was_enqueued(tasks_queue, run_once):
-    task = calls.fail.using(
-        priority=7,
-        run_after=datetime(2025, 1, 1, tzinfo=UTC),
-        max_attempts=9,
-        backoff=0.5,
-        ttl=timedelta(days=1),
-    )
+    options = {"max_attempts": 9, "backoff": 0.5, "ttl": timedelta(days=1)}
+    task = calls.fail.using(priority=7, run_after=datetime(2025, 1, 1, tzinfo=UTC), **options)
     result = task.enqueue()
     run_once()  # the message now has the visible_at of its retry
 
@@ -90,50 +78,47 @@ def test_result_has_the_task_as_it_was_enqueued(tasks_queue, run_once):
     assert calls.fail.get_result(result.id).task == task
 
 
-def test_naive_run_after_is_invalid():
-    with pytest.raises(InvalidTask, match="aware"):
-        calls.note.using(run_after=datetime(2026, 1, 2))  # noqa: DTZ001 - naive on purpose
-
-
 def test_naive_run_after_is_in_the_projects_zone_without_use_tz(tasks_queue, settings):
     settings.USE_TZ = False
     settings.TIME_ZONE = "Europe/Berlin"
-    calls.note.using(run_after=datetime(2026, 1, 2)).enqueue()  # noqa: DTZ001 - naive on purpose
+    calls.note.using(run_after=NAIVE).enqueue()
 
     assert Message.objects.get().visible_at == datetime(2026, 1, 1, 23, tzinfo=UTC)
 
 
-def test_task_must_be_a_function_of_a_module():
+def make_local():
     def local():
-        """In a function."""
+        """Not at a module level."""
 
-    for function in (any, local, lambda: None):
-        with pytest.raises(InvalidTask, match="defined at a module level"):
-            task()(function)
+    return local
 
 
-def test_takes_context_needs_a_parameter_for_the_context():
-    with pytest.raises(InvalidTask, match="takes context"):
-        task(takes_context=True)(calls.meaning_of_life.func)
+@pytest.mark.parametrize(
+    ("function", "options", "error"),
+    [
+        (any, {}, "defined at a module level"),
+        (make_local(), {}, "defined at a module level"),
+        (calls.meaning_of_life.func, {"takes_context": True}, "takes context"),
+    ],
+    ids=["builtin", "local", "without context"],
+)
+def test_unsuitable_function_is_no_task(function, options, error):
+    with pytest.raises(InvalidTask, match=error):
+        task(**options)(function)
 
 
 def test_task_that_a_worker_cannot_import_is_refused_at_enqueue(tasks_queue, monkeypatch):
     with pytest.raises(InvalidTask, match=r"no task '.*\._hidden'.*name of its function"):
         calls.other_name.enqueue()
-
-    monkeypatch.setattr(calls.note.func, "__module__", "__main__")
+    note = calls.note
+    monkeypatch.setattr(calls, "note", calls.bare)
+    with pytest.raises(InvalidTask, match="is a different task"):
+        note.enqueue()
+    monkeypatch.setattr(note.func, "__module__", "__main__")
     with pytest.raises(InvalidTask, match="__main__"):
-        calls.note.enqueue()
+        note.enqueue()
 
     assert not Message.objects.exists()
-
-
-def test_task_hidden_by_another_is_refused_at_enqueue(tasks_queue, monkeypatch):
-    first = calls.note
-    monkeypatch.setattr(calls, "note", calls.bare)
-
-    with pytest.raises(InvalidTask, match="is a different task"):
-        first.enqueue()
 
 
 # Options of messages
@@ -181,11 +166,6 @@ def test_tasks_of_a_group_run_one_after_the_other(tasks_queue, run_once):
     assert second.task.group_id == "customer-7"
 
 
-def test_group_id_with_a_priority_is_invalid():
-    with pytest.raises(InvalidTask, match="group_id cannot have a priority"):
-        calls.note.using(group_id="g", priority=1)
-
-
 def test_task_with_an_expired_ttl_fails_without_an_attempt(tasks_queue, run_all, clock):
     result = calls.note.using(ttl=60).enqueue()
     clock.advance(60)
@@ -199,24 +179,23 @@ def test_task_with_an_expired_ttl_fails_without_an_attempt(tasks_queue, run_all,
     assert error.traceback.startswith("TTLExpired: ")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"max_attempts": 0},
-        {"max_attempts": 1.5},
-        {"max_attempts": True},
-        {"backoff": -1},
-        {"backoff": "soon"},
-        {"ttl": 0},
-        {"group_id": ""},
-        {"message_id": 7},
-        {"message_id": "x" * 1_025},
-    ],
-    ids=lambda options: str(options)[:30],
-)
-def test_invalid_option_is_refused_by_name(options):
-    (name,) = options
-    with pytest.raises(InvalidTask, match=name):
+INVALID = [
+    *(({"priority": number}, "whole number between -100 and 100") for number in (-101, 101, 3.1)),
+    ({"run_after": NAIVE}, "aware"),
+    ({"group_id": "g", "priority": 1}, "group_id cannot have a priority"),
+    *(({"max_attempts": number}, "max_attempts") for number in (0, 1.5, True)),
+    ({"backoff": -1}, "backoff"),
+    ({"backoff": "soon"}, "backoff"),
+    ({"ttl": 0}, "ttl"),
+    ({"group_id": ""}, "group_id"),
+    ({"message_id": 7}, "message_id"),
+    ({"message_id": "x" * 1_025}, "message_id"),
+]
+
+
+@pytest.mark.parametrize(("options", "error"), INVALID, ids=range(len(INVALID)))
+def test_invalid_option_is_refused_by_name(options, error):
+    with pytest.raises(InvalidTask, match=error):
         calls.note.using(**options)
 
 
@@ -231,9 +210,9 @@ def test_unknown_option_is_refused_with_the_known_ones():
 def test_repeated_call_within_the_window_returns_the_first_result(unique_queue, run_all, clock):
     unique = calls.meaning_of_life.using(message_id="report-2026-01-01")
     first = unique.enqueue()
-    second = unique.enqueue()
 
-    assert (second.id, second) == ("report-2026-01-01", first)
+    assert first.id == "report-2026-01-01"
+    assert unique.enqueue() == unique.using(run_after=LATER).enqueue() == first
     assert run_all() == 1
     finished = unique.enqueue()
     assert (finished.status, finished.return_value) == (TaskResultStatus.SUCCESSFUL, 42)
@@ -269,14 +248,6 @@ def test_message_id_of_another_call_is_a_conflict(unique_queue, run_all, other):
     assert run_all() == 1
 
 
-def test_repeated_call_may_have_another_run_after(unique_queue):
-    first = calls.note.using(message_id="a").enqueue(1)
-
-    second = calls.note.using(message_id="a", run_after=LATER).enqueue(1)
-
-    assert second == first
-
-
 def test_repeated_call_without_a_kept_result_raises(unique_queue, run_all, set_tasks):
     set_tasks(OPTIONS={"RESULT_TTL": 0})
     unique = calls.note.using(message_id="a")
@@ -294,18 +265,7 @@ def test_message_id_without_a_dedup_window_is_refused(tasks_queue):
     assert not Message.objects.exists()
 
 
-def test_equal_calls_without_a_message_id_both_run(unique_queue, run_all):
-    calls.note.enqueue(1)
-    calls.note.enqueue(1)
-
-    assert run_all() == 2
-
-
 # Where options are set
-
-
-def test_task_decorator_returns_an_mqlite_task():
-    assert isinstance(calls.note, MqliteTask)
 
 
 def test_task_options_apply_unless_using_overrides_them(tasks_queue, message_of, clock):
@@ -319,41 +279,30 @@ def test_task_options_apply_unless_using_overrides_them(tasks_queue, message_of,
 def test_task_options_apply_to_a_plain_task(tasks_queue, message_of, monkeypatch):
     """A test may define a task before it changes TASKS."""
     plain = Task(
-        func=calls.twice.func,
-        priority=0,
-        backend="default",
-        queue_name="default",
-        run_after=None,
+        func=calls.twice.func, priority=0, backend="default", queue_name="default", run_after=None,
         takes_context=False,
-    )
+    )  # fmt: skip
     monkeypatch.setattr(calls, "twice", plain)
 
     assert message_of(plain.enqueue()).max_delivery_count == 2
 
 
-def test_task_options_above_the_task_is_refused():
+def test_task_options_are_validated_and_stand_below_the_task():
     with pytest.raises(TypeError, match="below @task"):
         task_options(max_attempts=2)(calls.note)
-
-
-def test_invalid_task_options_are_refused():
     with pytest.raises(InvalidTask, match="max_attempts"):
         task_options(max_attempts=0)
-
-
-def define(**options):
-    return task(**options)(calls.meaning_of_life.func)
 
 
 def test_task_decorator_takes_options_except_on_django_6_0():
     if django.VERSION[:2] == (6, 0):
         with pytest.raises(TypeError, match="max_attempts"):
-            define(max_attempts=3)
+            task(max_attempts=3)(calls.meaning_of_life.func)
         return
 
-    assert define(max_attempts=3).max_attempts == 3
+    assert task(max_attempts=3)(calls.meaning_of_life.func).max_attempts == 3
     with pytest.raises(InvalidTask, match="max_attempts"):
-        define(max_attempts=0)
+        task(max_attempts=0)(calls.meaning_of_life.func)
 
 
 # Many calls
@@ -386,12 +335,9 @@ def test_enqueue_many_with_an_invalid_item_stores_nothing(tasks_queue):
     assert not Message.objects.exists()
 
 
-def test_enqueue_many_of_nothing_returns_an_empty_list(tasks_queue):
+def test_enqueue_many_in_a_queue_with_a_dedup_window(unique_queue, run_all):
     assert calls.note.enqueue_many([]) == []
-
-
-def test_enqueue_many_in_a_queue_with_a_dedup_window(unique_queue):
-    assert len(calls.note.enqueue_many([Draft(1), Draft(1)])) == 2
-    assert Queue.objects.get().dedup_window_ms
+    calls.note.enqueue_many([Draft(1), Draft(1)])
+    assert run_all() == 2
     with pytest.raises(InvalidTask, match="cannot use a message_id"):
         calls.note.using(message_id="a").enqueue_many([Draft(1)])

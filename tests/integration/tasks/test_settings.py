@@ -63,20 +63,16 @@ def test_queues_default_to_the_frameworks(use):
     assert calls.note.enqueue().status == "READY"
 
 
-def test_queue_that_is_also_declared_has_its_declared_options(use, settings):
+@pytest.mark.parametrize("declared", [True, False])
+def test_sync_keeps_declared_and_stored_options(use, settings, make_queue, declared):
     use(QUEUES=["mails"])
-    settings.MQLITE = {"QUEUES": {"mails": {"lock_duration": 99}}}
+    options = {"lock_duration": 99}
+    if declared:
+        settings.MQLITE = {"QUEUES": {"mails": options}}
+    else:
+        make_queue("mails", **options)
 
-    assert Queue.objects.sync() == ["mails"]
-
-    assert Queue.objects.get().lock_duration == timedelta(seconds=99)
-
-
-def test_sync_does_not_change_an_existing_queue_of_tasks(use, make_queue):
-    make_queue("mails", lock_duration=99)
-    use(QUEUES=["mails"])
-
-    assert Queue.objects.sync() == []
+    assert Queue.objects.sync() == (["mails"] if declared else [])
 
     assert Queue.objects.get().lock_duration == timedelta(seconds=99)
 
@@ -94,46 +90,30 @@ def test_worker_serves_the_queues_of_tasks_by_default(use, make_queue):
         served_queues("default", handlers, ["others"], ())
 
 
-def test_queues_of_every_entry_with_this_backend_are_served(use):
-    use(
-        {
-            "default": {"BACKEND": BACKEND, "QUEUES": ["a"]},
-            "other": {"BACKEND": BACKEND, "QUEUES": ["b"]},
-            "dummy": {"BACKEND": dummy(), "QUEUES": ["c"]},
-        }
-    )
+def test_queues_of_every_entry_with_this_backend_are_served(use, settings):
+    settings.MQLITE = {"QUEUES": {"mails": {}, "reports": {}}}
+    entries = {"default": (BACKEND, ["a"]), "other": (BACKEND, ["b"]), "dummy": (dummy(), ["c"])}
 
+    use({alias: {"BACKEND": path, "QUEUES": queues} for alias, (path, queues) in entries.items()})
     assert queues_of_kinds() == {"a", "b"}
 
-
-def test_empty_queues_serve_every_declared_queue(use, settings):
     use(QUEUES=[])
-    settings.MQLITE = {"QUEUES": {"mails": {}, "reports": {}}}
-
     assert queues_of_kinds() == {"mails", "reports"}
 
 
 def test_entries_that_share_a_queue_have_their_own_options(use, make_queue, run_all, message_of):
     make_queue("default")
-    use(
-        {
-            "default": {"BACKEND": BACKEND},
-            "brief": {"BACKEND": BACKEND, "OPTIONS": {"RESULT_TTL": 60}},
-        }
-    )
-    results = [calls.note.using(backend=alias).enqueue() for alias in ("default", "brief")]
+    brief = {"BACKEND": BACKEND, "OPTIONS": {"RESULT_TTL": 60}}
+    use({"default": {"BACKEND": BACKEND}, "brief": brief})
+    aliases = {"default": timedelta(days=7), "brief": timedelta(minutes=1)}
+    results = {alias: calls.note.using(backend=alias).enqueue() for alias in aliases}
     run_all()
 
-    stored = []
-    for result in results:
+    for alias, result in results.items():
         result.refresh()
+        assert (result.backend, result.task.backend) == (alias, alias)
         message = message_of(result)
-        kept_for = message.kept_until - message.finished_at
-        stored.append((result.backend, result.task.backend, kept_for))
-    assert stored == [
-        ("default", "default", timedelta(days=7)),
-        ("brief", "brief", timedelta(minutes=1)),
-    ]
+        assert message.kept_until - message.finished_at == aliases[alias]
 
 
 # Loading
@@ -194,6 +174,11 @@ BROKEN = {
 }
 
 
+def test_missing_backend_raises_the_frameworks_error(use):
+    with pytest.raises(ImproperlyConfigured, match="Could not find backend"):
+        use({"default": BROKEN["missing module"]})
+
+
 @pytest.mark.parametrize("entry", BROKEN.values(), ids=BROKEN)
 def test_broken_entry_of_tasks_does_not_affect_other_entries(use, run_all, entry):
     use({"default": {"BACKEND": BACKEND, "QUEUES": ["mails"]}, "other": entry})
@@ -205,13 +190,6 @@ def test_broken_entry_of_tasks_does_not_affect_other_entries(use, run_all, entry
 
     assert queues_of_kinds() == {"mails"}
     assert [delivery.state for delivery in deliveries] == ["completed"]
-
-
-def test_broken_entry_of_tasks_raises_the_frameworks_error(settings):
-    settings.TASKS = {"default": {"BACKEND": "no.such.Backend"}}
-
-    with pytest.raises(ImproperlyConfigured, match="Could not find backend"):
-        task_backends["default"]
 
 
 @pytest.mark.parametrize(
@@ -260,12 +238,6 @@ def test_task_without_the_installed_app_raises_with_the_fix(not_installed, act):
 
 
 # Checks
-
-
-def test_valid_settings_pass_the_checks(use):
-    use(QUEUES=["mails", "reports"], OPTIONS={"RESULT_TTL": timedelta(days=1)})
-
-    assert checks() == []
 
 
 @pytest.mark.parametrize(
