@@ -109,7 +109,7 @@ def test_message_without_a_queue_is_damage(database):
         ({"wal_size": 2**28}, "large_wal", "end long transactions"),
         ({"size": 2**30, "free": 2**29}, "free_pages", "mqlite vacuum --full"),
         ({"size": 2**30, "free": 2**29, "incremental": True}, "free_pages", "mqlite vacuum`"),
-        ({"size": 10**16}, "low_disk_space", "Free space"),
+        ({"size": 10**16}, "low_disk_space", "Free disk space"),
         ({"wal_size": 2**20}, None, None),
         ({"size": 2**20, "free": 2**19}, None, None),
         ({"size": 2**30, "free": 2**25}, None, None),
