@@ -1,4 +1,4 @@
-"""No verb leaves a transaction open behind it, so another writer gets in between any two."""
+"""No verb leaves a transaction open, and each reads the time with the write lock held."""
 
 import pytest
 from django.db import OperationalError, connection, connections, transaction

@@ -1,1 +1,1 @@
-"""One test, or a few, for each rule of the contract; `rule` says which, the name says it."""
+"""The tests of each rule of docs/conformance.md; the mark `rule` has its number."""

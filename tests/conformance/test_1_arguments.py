@@ -116,7 +116,7 @@ def is_of_instance(verb):
 
 
 def owner_of(verb):
-    """The manager of a verb, or the model."""
+    """Return the manager of a verb, or the model."""
     model = MODELS[verb.partition(".")[0]]
     return model if is_of_instance(verb) else model.objects
 
@@ -126,7 +126,7 @@ def function_of(verb):
 
 
 def call(verb, arguments):
-    """Call the verb, on a claimed message or the queue if it is one of an instance."""
+    """Call the verb; a verb of an instance on a claimed message or the queue."""
     if not is_of_instance(verb):
         return function_of(verb)(**arguments)
     instance = Queue.objects.get(name="jobs")

@@ -19,7 +19,7 @@ from tests.support.verbs import claim_ids, row_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rule("1.6")]
 
-MIXED = [b"", "", None, {"a": [1, "é", None]}, b"\x00\xff\x00", "\U0001f418", 0, [], b"x" * 5_000]
+MIXED = [b"", "", None, {"a": [1, "é", None]}, b"\x00\xff\x00", "\U0001f418", 0, [], b"x" * 100_000]
 
 
 @pytest.fixture
@@ -206,9 +206,9 @@ def test_batch_in_atomic_commits_with_the_callers_rows(clock, queue):
 
 
 @pytest.mark.rule("1.6")
-@pytest.mark.parametrize("one", ["abc", b"abc", {"a": 1}], ids=["str", "bytes", "dict"])
-def test_single_message_instead_of_a_batch_is_refused(queue, one):
+@pytest.mark.parametrize("data", ["abc", b"abc", {"a": 1}], ids=["str", "bytes", "dict"])
+def test_single_message_instead_of_a_batch_is_refused(queue, data):
     with pytest.raises(TypeError, match="items must be a sequence of messages"):
-        enqueue_many("jobs", one)
+        enqueue_many("jobs", data)
 
     assert not Message.objects.exists()

@@ -7,7 +7,6 @@ import pytest
 from django.db import connection
 
 from django_mqlite import enqueue
-from django_mqlite.message import TASK
 from django_mqlite.models import Message
 from django_mqlite.types import Completion
 from django_mqlite.verbs.sweeps import (
@@ -28,7 +27,7 @@ YEAR_MS = 366 * 24 * 3_600_000
 FILL = """
     INSERT INTO mqlite_messages (
         queue, state, line, blocked, visible_at, enqueued_at, expires_at,
-        locked_until, lock_token, locked_by, group_id, finished_at, body)
+        locked_until, lock_token, locked_by, group_id, finished_at, kept_until, body)
     WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %(count)s),
          kind(state, line) AS (VALUES ('locked', NULL), ('deferred', NULL), ('scheduled', NULL),
                                       ('completed', NULL), ('dead_lettered', NULL), ('active', 'g'))
@@ -38,7 +37,8 @@ FILL = """
            CASE state WHEN 'locked' THEN %(later)s ELSE 0 END,
            CASE state WHEN 'locked' THEN hex(randomblob(16)) END,
            CASE state WHEN 'locked' THEN 'somebody' END, line,
-           CASE WHEN state IN ('completed', 'dead_lettered') THEN %(now)s ELSE 0 END, x''
+           CASE WHEN state IN ('completed', 'dead_lettered') THEN %(now)s ELSE 0 END,
+           CASE state WHEN 'completed' THEN %(later)s ELSE 0 END, x''
       FROM mqlite_queues AS queues CROSS JOIN kind CROSS JOIN n
 """
 
@@ -97,6 +97,19 @@ def complete(clock):
     return enqueue_and_claim("jobs").complete
 
 
+def complete_with_a_result(clock):
+    message = enqueue_and_claim("jobs")
+    done = Completion(result="null", retain_ms=YEAR_MS)
+    return lambda: Message.objects.settle(message, done)
+
+
+def prune(clock):
+    message = enqueue_and_claim("jobs")
+    Message.objects.settle(message, Completion(result="null", retain_ms=1))
+    clock.advance(1)
+    return lambda: prune_completed("default", limit=100)
+
+
 def complete_a_head(clock):
     enqueue("jobs", None, group_id="own")
     enqueue("jobs", None, group_id="own")
@@ -147,6 +160,8 @@ VERBS = [
     enqueue_one,
     enqueue_behind_others,
     complete,
+    complete_with_a_result,
+    prune,
     complete_a_head,
     abandon,
     reject,
@@ -184,45 +199,6 @@ def test_verb_costs_the_same_among_twenty_times_as_many_messages(clock, make_que
     }
     assert more == {}
     assert min(among_few.values()) > 10  # the counter works
-
-
-FINISHED_TASKS = """
-    INSERT INTO mqlite_messages (queue, state, visible_at, enqueued_at, message_id, subject,
-                                 content_type, body, result, finished_at, kept_until)
-    WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %(count)s)
-    SELECT 'jobs', 'completed', %(now)s, %(now)s, 'task ' || n, 'shop.tasks.welcome', %(task)s,
-           CAST('{"args": [], "kwargs": {}}' AS BLOB), 'null', %(now)s, %(later)s
-      FROM n
-"""
-
-
-def task_costs():
-    """Count the steps to claim ten of ten messages, complete one with a result, and sweep."""
-    for _ in range(10):
-        enqueue("jobs", None)
-    steps = {"claimable": steps_of(Message.objects.claimable)}
-    messages = []
-    steps["claim"] = steps_of(lambda: messages.extend(Message.objects.claim("jobs", limit=10)))
-    done = Completion(result="null", retain_ms=YEAR_MS)
-    steps["complete"] = steps_of(lambda: Message.objects.settle(messages[0], done))
-    steps["sweep"] = steps_of(lambda: prune_completed("default", limit=100))
-    steps["wait"] = steps_of(lambda: next_event_in("default"))
-    Message.objects.complete_many(messages[1:])
-    return steps
-
-
-def test_verb_costs_the_same_beside_250_000_finished_tasks(clock, queue):
-    alone = task_costs()
-    now = clock.now_ms()
-    with connection.cursor() as cursor:
-        values = {"count": 250_000, "now": now, "later": now + YEAR_MS, "task": TASK}
-        cursor.execute(FINISHED_TASKS, values)
-
-    beside = task_costs()
-
-    more = {name: (alone[name], beside[name]) for name in alone if beside[name] > 1.1 * alone[name]}
-    assert more == {}
-    assert Message.objects.filter(state="completed").count() == 250_002
 
 
 def test_steps_of_a_table_scan_grow_with_the_table(clock, queue):

@@ -23,7 +23,7 @@ def drain(queue):
 
 @pytest.fixture(params=MODES)
 def line(clock, make_queue, request):
-    """Three messages of a line, with the data 1, 2 and 3; their ids."""
+    """Enqueue three messages of a line, with the data 1, 2 and 3; return their ids."""
     make_queue("jobs", ordering_mode=request.param, max_delivery_count=3)
     return [m.pk for m in enqueue_many("jobs", [Draft(n, group_id="g") for n in (1, 2, 3)])]
 

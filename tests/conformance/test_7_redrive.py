@@ -94,23 +94,6 @@ def test_group_fifo_queue_takes_all_moved_messages_or_none(clock, queue, group_q
 
 @pytest.mark.rule("7.2")
 @pytest.mark.parametrize("into", [None, "other"])
-def test_redrive_of_a_queue_takes_the_oldest_dead_letters(clock, queue, make_queue, into):
-    make_queue("other")
-    for number in range(5):
-        dead_letter("jobs", number)
-        clock.advance(60)
-
-    moved = DeadLetter.objects.redrive_queue(
-        "jobs", limit=2, older_than=timedelta(minutes=2), into=into
-    )
-
-    assert moved == 2
-    target = into or "jobs"
-    assert [m.data for m in Message.objects.claim(target, limit=9)] == [0, 1]
-
-
-@pytest.mark.rule("7.2")
-@pytest.mark.parametrize("into", [None, "other"])
 @pytest.mark.parametrize("how", ["ids", "queue"])
 def test_rate_spreads_out_redriven_messages(clock, queue, make_queue, into, how, monkeypatch):
     monkeypatch.setattr("django_mqlite.verbs.dead_letters.BATCH", 2)

@@ -47,7 +47,7 @@ def backing_off_by_default():
 
 
 def redriven(dead):
-    """The second of two that are redriven at a rate."""
+    """Redrive two dead letters at a rate; return the second one, which is scheduled."""
     DeadLetter.objects.redrive([dead_letter("jobs").pk, dead.pk], rate=0.01)
     assert state_of(dead) == "scheduled"
     return dead

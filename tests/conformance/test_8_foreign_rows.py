@@ -36,7 +36,7 @@ KEYS = {"id", "key", "queue", "state", "lock_token"}
 
 
 def columns(model, *kinds):
-    """The columns of these kinds of field, without those that decide which row it is."""
+    """Return the columns of these kinds of field, except keys."""
     fields = [f for f in model._meta.concrete_fields if isinstance(f, kinds)]
     return [f.column for f in fields if f.column not in KEYS]
 
@@ -64,7 +64,7 @@ WORKER = WorkerRecord(
 
 
 def insert(table, **values):
-    """Write a row as a program does that does not enforce the constraints of the table."""
+    """Insert a row past the constraints of the table."""
     driver = connection.connection
     driver.execute("PRAGMA ignore_check_constraints = ON")
     driver.execute(
@@ -105,7 +105,7 @@ def insert_entry(column, value, number):
 def insert_messages(column, value, number):
     for state in [State.ACTIVE] if column == "id" else State:
         number += 1
-        if column == "line":  # which has one head
+        if column in {"line", "unique_key"}:  # which one unfinished message may have
             value = f"{value} || '{state}'"
         insert_message(state, number, **{column: value})
 
@@ -120,7 +120,7 @@ INSERT = {
 
 @pytest.fixture(params=DAMAGES)
 def damaged(clock, request):
-    """Rows with a damaged column each, messages of all states among them, and sound neighbours."""
+    """Insert rows with one damaged column each, messages in all states, and sound rows."""
     Queue.objects.create_queue("jobs")
     Subscription.objects.subscribe("topic", "sound")
     register("default", WORKER)

@@ -1,4 +1,4 @@
-"""Where every message stands, and what moves it: the ground the verbs of the model walk on."""
+"""The state of the model, and the steps of which its verbs consist."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,12 +12,12 @@ from tests.model.values import New, Options, Record
 
 UNFINISHED = {"active", "scheduled", "locked", "deferred"}
 TABLES = ("queues", "messages", "heads", "receipts", "attempts", "seen", "ended", "last_id")
-"""What a transaction of the caller brings back when it is rolled back."""
+"""The attributes that a rollback restores."""
 
 
 @dataclass(kw_only=True)
 class Book:
-    """Queues, topics, messages, and what is remembered of them for a while."""
+    """Queues, topics and messages, and the receipts, attempts and keys that expire."""
 
     queues: dict[str, Options]
     topics: dict[str, dict[str, Callable[[New], bool]]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Book:
             raise
         self.commit()
 
-    # Messages come and go
+    # Messages
 
     def of(self, queue: str) -> list[Record]:
         return [m for m in self.messages.values() if m.queue == queue]
@@ -94,7 +94,7 @@ class Book:
         return None if record.new.group is None else (record.queue, record.new.group)
 
     def enter(self, record: Record) -> None:
-        """Let the first message of the line lead it, unless a later one is at work."""
+        """Make the first message of the line its head unless a later head is locked or deferred."""
         line = self.line(record)
         if line is None:
             return
@@ -103,7 +103,7 @@ class Book:
             self.heads[line] = min(m.id for m in self.unfinished(line))
 
     def leave(self, record: Record) -> None:
-        """The head's place goes to the earliest message behind it."""
+        """Promote the earliest message behind the head that leaves."""
         line = self.line(record)
         if line is not None and self.heads.get(line) == record.id:
             del self.heads[line]
@@ -121,13 +121,13 @@ class Book:
     def over(self, record: Record) -> bool:
         return 0 < record.expires_at <= self.now
 
-    # To be looked at
+    # Reads
 
     def counts(self, queue: str) -> Counter[str]:
         return Counter(m.state for m in self.of(queue))
 
     def deadlines(self) -> list[int]:
-        """Every moment at which something ends by itself."""
+        """Return every time at which a lease, a delay, a time to live or a record ends."""
         messages = self.messages.values()
         ends = {at for m in messages for at in (m.locked_until, m.visible_at, m.expires_at)}
         kept: list[dict] = [self.receipts, self.attempts, self.seen]

@@ -1,4 +1,4 @@
-"""Rules 2 and 4.5: messages are taken."""
+"""Rules 2 and 4.5: claims."""
 
 from collections.abc import Sequence
 
@@ -21,14 +21,14 @@ from tests.model.values import New
 from tests.model.world import seconds
 
 REQUESTS = {"dead_lettered": ("reject", "R", ""), "deferred": ("defer",)}
-"""What brings a message into the state."""
+"""The settle that brings a message into the state."""
 
 
 class Claiming(Sending):
     """Claim, by the queue's order and by id, with and without a lease; pause and resume."""
 
     def provide(self, queue: str, state: str) -> None:
-        """Have a message in this state, so that the rule does not run into the void."""
+        """Make a message in this state, unless there is one, so that the rule has an effect."""
         if self.world.open or queue not in self.model.queues or self.model.counts(queue)[state]:
             return
         if state == "scheduled":
@@ -51,7 +51,9 @@ class Claiming(Sending):
 
     @rule(priorities=st.lists(st.integers(-1, 2), min_size=2, max_size=4), leased=st.booleans())
     def claim_the_most_urgent(self, priorities: Sequence[int], leased: bool) -> None:
-        self.enqueue_many("loose", [New(priority=each, body=b"urgent") for each in priorities])
+        self.enqueue_many(
+            "loose", [New(priority=priority, body=b"urgent") for priority in priorities]
+        )
         if leased:
             self.claim("loose", 1, None, None)
         else:
@@ -64,7 +66,7 @@ class Claiming(Sending):
 
     @rule(queue=queues, when=moments, early=earlies)
     def claim_again(self, queue: str, when: str, early: int) -> None:
-        """The same attempt: while it is remembered, what is left of the same leases."""
+        """Repeat an attempt before and after its leases and its record expire."""
         self.enqueue(queue, New(group="a"))
         self.claim(queue, 2, None, "x")
         leases, forgotten_at = self.model.attempts.get((queue, "x"), ([], 0))
@@ -81,7 +83,7 @@ class Claiming(Sending):
 
     @rule(queue=queues, bound=st.sampled_from([None, 1, 3]), deliveries=st.integers(1, 4))
     def poison(self, queue: str, bound: int | None, deliveries: int) -> None:
-        """A message whose consumer dies of it again and again."""
+        """Let the lease of a message expire again and again."""
         self.enqueue(queue, New(group="a", bound=bound))
         for _ in range(deliveries):
             self.claim(queue, 4, 1_000, None)

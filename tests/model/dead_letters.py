@@ -1,4 +1,4 @@
-"""Rules 7 and 8.2: schedules are called off, dead letters go back to work or away."""
+"""Rules 7 and 8.2: cancel, redrive and purge."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ class DeadLetters(Settling):
 
     @rule(queue=queues, place=places)
     def release(self, queue: str, place: int) -> None:
-        """Somebody has seen a lease, which may be over, or be another by now."""
+        """Release a lease by its fingerprint; it may have expired or been replaced."""
         self.provide(queue, "locked")
         if self.world.held:
             message = self.world.pick(place)
@@ -59,7 +59,7 @@ class DeadLetters(Settling):
 
     @rule(queue=st.sampled_from(["groups", "strict"]), head=st.one_of(st.none(), requests))
     def redrive_into_a_busy_line(self, queue: str, head: tuple | None) -> None:
-        """The first of a line returns while a later one is its head."""
+        """Redrive the first message of a line while a later one is its head."""
         self.enqueue_a_line(queue, 3)
         for request in (("reject", "R", ""), head):
             self.claim(queue, 1, None, None)
@@ -69,7 +69,7 @@ class DeadLetters(Settling):
 
     @rule(into=st.sampled_from([*MODES]))
     def redrive_an_urgent_one(self, into: str) -> None:
-        """A priority is nothing to a strict queue, and no group_fifo queue takes it."""
+        """Redrive a message with a priority, which a strict queue drops and group_fifo refuses."""
         self.enqueue("loose", New(priority=5))
         self.claim("loose", 1, None, None)
         if self.world.live("loose"):
@@ -111,7 +111,7 @@ class DeadLetters(Settling):
 
     def dead_ids(self, queue: str, limit: int | None, age: int | None) -> list[int]:
         if age == 0:
-            raise ValueError  # no bound: who means everything leaves it out
+            raise ValueError  # 0 is not a bound
         return self.model.dead_ids(queue, limit, age)
 
     def redriven(self, ids: Sequence[int]) -> int:

@@ -1,4 +1,4 @@
-"""What every rule stands on: queues with drawn options, in the file and in the model."""
+"""The base of the state machine: queues with random options in the file and in the model."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -26,7 +26,7 @@ OPTIONAL = {"dlq_max_age", "dlq_max_count", "dlq_max_bytes"}
 
 
 def queue_options(options: Options) -> dict[str, Any]:
-    """As create_queue() takes them."""
+    """Return the options as create_queue() takes them."""
     given = asdict(options)
     del given["paused"]
     return {
@@ -88,7 +88,7 @@ class Machine(RuleBasedStateMachine):
         self.world.compare()
         self.world.check_invariants()
         self.steps += 1
-        if self.steps % 3 == 0:  # dearer than the steps themselves
+        if self.steps % 3 == 0:  # it costs more than a step
             self.world.compare_claimable()
 
     def end_all(self) -> None:

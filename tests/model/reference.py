@@ -1,7 +1,7 @@
-"""The contract a second time, over plain dicts: slow, short, and without a line of SQL.
+"""A reference model of docs/conformance.md over plain dicts, without SQL.
 
-The numbers are those of the rules. The caller moves `now`, and hands in what is chance in the real
-queue: lock tokens, and how long a backoff rests.
+The comments name the rules. The caller sets `now` and passes what is random in the real queue:
+lock tokens, and the delays of a backoff.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ HALF_AN_HOUR = 30 * 60_000
 
 
 class Reference(Book):
-    """Every verb: what it does to which message, and what it answers or refuses."""
+    """The effect, the result and the errors of every verb."""
 
     def require_queue(self, queue: str) -> Options:
         if queue not in self.queues:
@@ -171,14 +171,14 @@ class Reference(Book):
     # Rules 3 and 4: settle
 
     def held(self, lease: Lease) -> Record | None:
-        """The message, if exactly this lease on it is alive; at its deadline it is not."""
+        """Return the message if exactly this lease is live; at its deadline it is not."""
         record = self.messages.get(lease.id)
         if record is None or record.state != "locked" or record.lease != lease:
             return None
         return record if record.locked_until > self.now else None
 
     def settle(self, lease: Lease, request: tuple, *, rest: int = 0) -> None:
-        """`request`: the verb and the arguments that change its effect; `rest`: the backoff."""
+        """Settle a lease. `request` is the verb and the arguments that change its effect."""
         record = self.held(lease)
         if record is not None:
             self.receipts[lease] = request, self.now + HALF_AN_HOUR
@@ -219,7 +219,7 @@ class Reference(Book):
             self.enter(record)
 
     def backoff(self, record: Record, rest: int) -> int:
-        """Between a half and the whole of base * 2 ** (deliveries - 1), capped."""
+        """Check that the delay is between half and the whole of the exponential backoff."""
         if record.deliveries < self.bound(record):
             options = self.queues[record.queue]
             most = min(options.backoff_base * 2 ** (record.deliveries - 1), options.backoff_max)
@@ -250,7 +250,7 @@ class Reference(Book):
         return True
 
     def release(self, id: int, token: str | None) -> bool:
-        """Whatever is left of the lease, if it is the one that was seen."""
+        """Release the lease, expired or not, if the token is its own."""
         record = self.messages.get(id)
         if record is None or record.state != "locked" or record.token != token:
             return False
@@ -258,7 +258,7 @@ class Reference(Book):
         return True
 
     def dead(self, queue: str) -> list[Record]:
-        """The longest dead first."""
+        """Return the dead letters of the queue, the oldest first."""
         found = [m for m in self.of(queue) if m.state == "dead_lettered"]
         return sorted(found, key=lambda m: (m.finished_at, m.id))
 
@@ -270,7 +270,7 @@ class Reference(Book):
     def redrive(
         self, ids: Sequence[int], *, into: str | None = None, interval: int = 0
     ) -> list[int]:
-        """Those at work again, under their new ids if they were moved."""
+        """Redrive dead letters; return their ids, new ones if they were moved."""
         places = {id: place for place, id in reversed(list(enumerate(ids)))}
         dead = [self.messages[id] for id in sorted(places) if id in self.messages]
         dead = [m for m in dead if m.state == "dead_lettered"]

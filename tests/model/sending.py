@@ -1,4 +1,4 @@
-"""Rules 1, 5 and 9: messages are put in."""
+"""Rules 1, 5 and 9: enqueue and publish."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,7 +34,7 @@ class Sending(Machine):
 
     @rule(queue=st.sampled_from(["groups", "strict"]), count=limits)
     def enqueue_a_line(self, queue: str, count: int) -> None:
-        """Plain messages that nothing refuses, one behind the other."""
+        """Enqueue messages of one line that no queue refuses."""
         self.enqueue_many(queue, [New(group="a", body=bytes([n])) for n in range(count)])
 
     @rule(topic=st.sampled_from(["news", "news", "odd", "nothing"]), new=news)
@@ -55,7 +55,7 @@ class Sending(Machine):
     @precondition(lambda self: self.model.seen)
     @rule(early=earlies, bodies=st.lists(bodies, min_size=2, max_size=3))
     def enqueue_when_the_window_ends(self, early: int, bodies: Sequence[bytes]) -> None:
-        """The key of one that was seen, with its own and with other bodies."""
+        """Enqueue a known key again, with the same body and with others."""
         (queue, kind, key), (_, _, forgotten_at) = list(self.model.seen.items())[-1]
         self.clock.ms = max(self.clock.ms, forgotten_at - early)
         for body in bodies:

@@ -1,4 +1,4 @@
-"""Rules 3 and 4: leases are kept and ended, by their holder and by whoever thinks he is."""
+"""Rules 3 and 4: settle and renew, with live, stale and forged leases."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +36,7 @@ def outcome_of(request: tuple) -> Any:
 
 
 class Settling(Claiming):
-    """Settle and renew, one by one and many at once, again and otherwise."""
+    """Settle and renew single messages and batches, and repeat requests."""
 
     @rule(queue=queues, place=places, request=requests)
     def settle(self, queue: str, place: int, request: tuple) -> None:
@@ -54,7 +54,7 @@ class Settling(Claiming):
 
     @rule(queue=queues, request=requests, early=earlies)
     def settle_at_the_deadline(self, queue: str, request: tuple, early: int) -> None:
-        """At the very millisecond it is over."""
+        """Settle at the deadline of the lease, or a millisecond before."""
         self.provide(queue, "locked")
         if self.world.held:
             message = self.world.pick(0)
@@ -75,14 +75,14 @@ class Settling(Claiming):
     @precondition(lambda self: self.world.requests)
     @rule(place=st.integers(0, 4))
     def settle_again(self, place: int) -> None:
-        """The identical request: a success while its receipt lives."""
+        """Repeat a request, which succeeds while its receipt is valid."""
         requests = self.world.requests
         self.world.settle(*requests[-1 - place % len(requests)])
 
     @precondition(lambda self: self.world.requests)
     @rule(place=st.integers(0, 4), request=requests)
     def settle_otherwise(self, place: int, request: tuple) -> None:
-        """The same lease, another verb or other arguments."""
+        """Settle a lease again with another verb or other arguments."""
         requests = self.world.requests
         self.world.settle(requests[-1 - place % len(requests)][0], request)
 
@@ -110,7 +110,7 @@ class Settling(Claiming):
     @precondition(lambda self: self.world.held)
     @rule(place=places, backwards=st.booleans(), renew=st.booleans())
     def settle_every_lease_of_a_message(self, place: int, backwards: bool, renew: bool) -> None:
-        """Stale leases and the live one in a batch: only the live one counts."""
+        """Settle or renew every lease of a message in one batch; only the live one holds."""
         pk = self.world.pick(place).pk
         leases = [message for message in self.world.held if message.pk == pk]
         leases = leases[::-1] if backwards else leases
@@ -135,7 +135,7 @@ class Settling(Claiming):
     @precondition(lambda self: self.world.held and not self.world.open)
     @rule(at=some_places, settled=requests, queue=queues, limit=limits)
     def settle_and_claim(self, at: Sequence[int], settled: tuple, queue: str, limit: int) -> None:
-        """A worker's round: settle what has finished and claim more, in one transaction."""
+        """Settle messages and claim more in one transaction, as a worker does."""
         messages = {m.lease: m for m in (self.world.pick(place) for place in at)}
         settlements = [
             Settlement(message=m, outcome=outcome_of(settled)) for m in messages.values()
@@ -159,7 +159,7 @@ class Settling(Claiming):
 
     @rule()
     def crash(self) -> None:
-        """The process is gone, its transaction with it, and whatever it had in its memory."""
+        """Lose the open transaction and every claimed message in memory."""
         self.teardown()
         self.world.held.clear()
         self.world.requests.clear()

@@ -1,4 +1,4 @@
-"""What the model test draws from: few values, so that they meet."""
+"""The values that the model test draws: few, so that they coincide."""
 
 from hypothesis import strategies as st
 

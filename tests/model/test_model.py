@@ -1,4 +1,4 @@
-"""The queue does, in whatever order it is asked, what the reference model of its rules does."""
+"""The queue behaves like the reference model in random sequences of verbs."""
 
 import os
 from collections import Counter
@@ -22,7 +22,7 @@ def at_least(examples: int) -> settings:
 
 
 class QueueMachine(DeadLetters):
-    """Every verb, and what happens around it: time, transactions, a look."""
+    """Every verb, the passing of time, and transactions of the caller."""
 
     @rule(queue=queues)
     def look(self, queue: str) -> None:
@@ -30,7 +30,7 @@ class QueueMachine(DeadLetters):
             lambda: [m.pk for m in DeadLetter.objects.peek(queue, limit=99)],
             lambda: self.model.dead_ids(queue),
         )
-        counts = next(each.counts for each in Queue.objects.stats() if each.queue == queue)
+        counts = next(stats.counts for stats in Queue.objects.stats() if stats.queue == queue)
         assert Counter(counts) == self.model.counts(queue)
 
     # Time
@@ -41,7 +41,7 @@ class QueueMachine(DeadLetters):
 
     @rule(place=places, off=st.sampled_from([0, 0, -1]))
     def advance_to_a_deadline(self, place: int, off: int) -> None:
-        """To the very millisecond at which something ends, or to the one before."""
+        """Advance to a time at which something ends, or to the millisecond before."""
         times = [at for at in self.model.deadlines() if at > self.clock.ms]
         if times:
             self.clock.ms = times[place % len(times)] + off
@@ -61,7 +61,7 @@ class QueueMachine(DeadLetters):
 
 @pytest.mark.django_db(transaction=True)
 def test_queue_behaves_like_the_model(clock, caplog):
-    caplog.set_level("CRITICAL", logger="django_mqlite")  # dead letters are daily bread here
+    caplog.set_level("CRITICAL", logger="django_mqlite")  # every dead letter is logged
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA synchronous=OFF")  # power loss is no part of the model
     try:

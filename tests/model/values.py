@@ -1,4 +1,4 @@
-"""What the reference model is about: queues told how to behave, and messages.
+"""The values of the reference model: options of a queue, and messages.
 
 Times are epoch milliseconds, lengths milliseconds; 0 is "none".
 """
@@ -9,7 +9,7 @@ from django_mqlite.types import Lease
 
 
 class Terse:
-    """Says only what is not at its default, so that a failing example can be read."""
+    """A repr without defaults, so that a failing example is readable."""
 
     def __repr__(self) -> str:
         said = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]  # type: ignore[arg-type]
@@ -19,7 +19,7 @@ class Terse:
 
 @dataclass(kw_only=True, repr=False)
 class Options(Terse):
-    """What a queue is told."""
+    """The options of a queue."""
 
     ordering_mode: str = "standard"
     lock_duration: int = 30_000
@@ -38,7 +38,7 @@ class Options(Terse):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class New(Terse):
-    """A message before it is one; None is "not given"."""
+    """A message before it is stored; None means not given."""
 
     body: bytes = b""
     group: str | None = None

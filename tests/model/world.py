@@ -1,4 +1,4 @@
-"""The queue in its file and the reference model, side by side: the same calls, the same answers."""
+"""The queue in its file and the reference model: the same calls must have the same results."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -43,7 +43,7 @@ def seconds(ms: int | None) -> float | None:
 
 
 def attempt(call: Callable[[], Any]) -> Any:
-    """What the call returns, or the class of what it raises."""
+    """Return what the call returns, or the class of its error."""
     try:
         return call()
     except (MqliteError, ValueError) as error:
@@ -57,7 +57,7 @@ def empty_tables() -> None:
 
 
 def row_of(record: Record) -> tuple:
-    """The message as ROWS reads it."""
+    """Return the message as ROWS reads it."""
     return (
         record.id,
         record.queue,
@@ -78,7 +78,7 @@ def row_of(record: Record) -> tuple:
 
 
 class World:
-    """Both of them, and what a process has in its memory: the messages it has claimed."""
+    """The queue, the model, and the claimed messages that a process has in memory."""
 
     def __init__(self, clock: FakeClock, model: Reference) -> None:
         self.clock = clock
@@ -89,18 +89,18 @@ class World:
         self.open: list[transaction.Atomic] = []
 
     def both(self, real: Callable[[], Any], expected: Callable[[], Any]) -> Any:
-        """The queue answers, or refuses, as the model does."""
+        """Check that the queue and the model return, or raise, the same."""
         self.model.now = self.clock.ms
-        found, wanted = attempt(real), attempt(expected)
-        assert found == wanted, f"the queue: {found}, the model: {wanted}"
-        return found
+        result, modelled = attempt(real), attempt(expected)
+        assert result == modelled, f"the queue: {result}, the model: {modelled}"
+        return result
 
     # Claims
 
     def claim(
         self, real: Callable[[], list[Message]], expected: Callable[[list[str]], list[Record]]
     ) -> None:
-        """The same messages under leases of the same length; new tokens are new to the model."""
+        """Check that both claim the same messages; pass the tokens of the queue to the model."""
         found: list[Message] = []
 
         def claimed() -> list[tuple]:
@@ -130,7 +130,7 @@ class World:
         )  # fmt: skip
 
     def check_order(self, record: Record) -> None:
-        """Nobody of its line is in flight, nor before it, but one that came back from the dead."""
+        """Check that no other message of the line is locked, and only redriven ones are earlier."""
         line = self.model.line(record)
         if line is not None:
             others = [m for m in self.model.unfinished(line) if m is not record]
@@ -140,7 +140,7 @@ class World:
     # Settlements
 
     def settle(self, message: Message, request: tuple) -> None:
-        """The verb and its arguments, on the message and on its lease in the model."""
+        """Settle the message, and its lease in the model."""
         verb, *arguments = request
         lease = message.lease
         assert lease is not None
@@ -155,32 +155,32 @@ class World:
         self.both(real, lambda: self.model.settle(lease, request, rest=self.rest_of(lease.id)))
 
     def rest_of(self, id: int) -> int:
-        """How long the message rests from now: what chance has decided, told to the model."""
+        """Return the remaining delay of the message, whose backoff is random."""
         row = Message.objects.filter(pk=id, state="scheduled").first()
         return (
             0 if row is None or row.visible_at is None else epoch_ms(row.visible_at) - self.clock.ms
         )
 
     def live(self, queue: str | None = None) -> list[Message]:
-        """The claimed messages whose lease still holds, of this queue or of all."""
+        """Return the claimed messages with a live lease, of this queue or of all."""
         self.model.now = self.clock.ms
         live = [m for m in self.held if m.lease is not None and self.model.held(m.lease)]
         return [m for m in live if queue in (None, m.queue)]
 
     def pick(self, place: int) -> Message:
-        """A claimed message: first those with a live lease, then the others, the latest first."""
+        """Return a claimed message; those with a live lease come first, and the latest of them."""
         live = self.live()
         stale = [m for m in self.held if all(m is not each for each in live)]
         return (live[::-1] + stale[::-1])[place % len(self.held)]
 
     def ids(self, places: Sequence[int], state: str) -> list[int]:
-        """Ids of any messages there have been: first those in this state, then the others."""
-        wanted = [id for id, record in self.model.messages.items() if record.state == state]
-        others = [id for id in range(1, self.model.last_id + 2) if id not in wanted]
-        return [(wanted + others)[place % (self.model.last_id + 1)] for place in places]
+        """Return ids of past and present messages; those in this state come first."""
+        in_state = [id for id, record in self.model.messages.items() if record.state == state]
+        others = [id for id in range(1, self.model.last_id + 2) if id not in in_state]
+        return [(in_state + others)[place % (self.model.last_id + 1)] for place in places]
 
     def forged(self, message: Message, place: int, part: str) -> Message:
-        """The message with a part of its lease exchanged for that of another one."""
+        """Return the message with a part of its lease replaced by that of another one."""
         others = {
             "claimed_token": [m.claimed_token for m in self.held],
             "queue": list(self.model.queues),
@@ -209,10 +209,10 @@ class World:
         else:
             self.model.rollback()
 
-    # What always holds
+    # Comparison
 
     def compare(self) -> None:
-        """Every message and nothing else is in the file, just as the model has it."""
+        """Check that the file has exactly the messages of the model."""
         self.model.now = self.clock.ms
         with connection.cursor() as cursor:
             cursor.execute(ROWS)
@@ -226,7 +226,7 @@ class World:
         assert Message.objects.claimable() == claimable
 
     def compare_claimable(self) -> None:
-        """Who is claimable, and in which order: asked by taking all, and taking it back."""
+        """Compare the claimable messages and their order: claim all of them, and roll back."""
         queues = self.model.queues
         expected = {name: [m.id for m in self.model.claimable(name)] for name in queues}
         found = {}
@@ -238,7 +238,7 @@ class World:
         assert found == expected
 
     def check_invariants(self) -> None:
-        """What the rules promise however they are carried out; the rows are those of the model."""
+        """Check the invariants of the rules on the messages of the model."""
         records = self.model.messages.values()
         tokens = [m.token for m in records if m.state == "locked"]
         assert len(set(tokens)) == len(tokens)
@@ -255,11 +255,11 @@ class World:
 
 
 class Undo(Exception):
-    """Rolls back what was only done to be seen."""
+    """Raised to roll back a claim that was made for the comparison only."""
 
 
 def options_of(new: New) -> dict[str, Any]:
-    """The message's options as enqueue() takes them."""
+    """Return the options of the message as enqueue() takes them."""
     given = {
         "group_id": new.group,
         "priority": new.priority,
@@ -274,5 +274,5 @@ def options_of(new: New) -> dict[str, Any]:
 
 
 def stored(messages: Sequence[Any]) -> list:
-    """Ids, and whether they were there before; of a conflict its class."""
+    """Return the id of each message and whether it is a duplicate; of a conflict, its class."""
     return [(m.pk, m.duplicate) if isinstance(m, Message) else type(m) for m in messages]

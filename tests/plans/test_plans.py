@@ -130,7 +130,7 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def databases():
-    """One without statistics, one for each population with them."""
+    """A database without statistics, and one with the statistics of each population."""
     made = {population: analyzed_database(population) for population in POPULATIONS}
     made["no statistics"] = empty_database()
     yield made
