@@ -77,7 +77,7 @@ def overlapping(leases):
 def test_message_never_has_two_live_leases(run):
     _, leases = run
 
-    assert [pair for given in by(leases, "id").values() for pair in overlapping(given)] == []
+    assert [pair for group in by(leases, "id").values() for pair in overlapping(group)] == []
 
 
 @pytest.mark.rule("2.2")
@@ -85,8 +85,8 @@ def test_each_delivery_has_its_own_count_and_token(run):
     ids, leases = run
 
     assert set(by(leases, "id")) == {(id,) for id in ids}
-    for given in by(leases, "id").values():
-        assert [lease["delivery"] for lease in given] == list(range(1, len(given) + 1))
+    for group in by(leases, "id").values():
+        assert [lease["delivery"] for lease in group] == list(range(1, len(group) + 1))
     assert len(by(leases, "token")) == len(leases)
 
 
@@ -100,18 +100,18 @@ def test_each_message_is_completed_once(run):
 @pytest.mark.rule("6.4")
 def test_line_never_has_two_live_leases_and_keeps_its_order(run):
     _, leases = run
-    lines = {line: given for (line,), given in by(leases, "line").items() if line is not None}
+    lines = {line: group for (line,), group in by(leases, "line").items() if line is not None}
 
     assert len(lines) == 8
-    for given in lines.values():
-        assert overlapping(given) == []
-        assert [lease["id"] for lease in given] == sorted(lease["id"] for lease in given)
+    for group in lines.values():
+        assert overlapping(group) == []
+        assert [lease["id"] for lease in group] == sorted(lease["id"] for lease in group)
 
 
 def test_processes_compete_for_messages(run):
     """Otherwise the tests above prove nothing: leases must expire and messages change hands."""
     _, leases = run
-    redelivered = [given for given in by(leases, "id").values() if len(given) > 1]
+    redelivered = [group for group in by(leases, "id").values() if len(group) > 1]
 
     assert len(redelivered) > 10
     assert {lease["way"] for lease in leases} >= {"complete", "abandon", "renew", "forget"}

@@ -53,23 +53,6 @@ def test_workers_keep_the_order_of_each_group(database):
     assert database.left() == 0
 
 
-def test_failing_head_blocks_only_its_group(database):
-    database.queue("groups", ordering_mode="group_fifo", backoff_base=0.1)
-    head = database.enqueue("groups", {"raise": "not yet", "deliveries": 2}, group_id="a").pk
-    behind = database.enqueue("groups", group_id="a").pk
-    others = [database.enqueue("groups", group_id="b").pk for _ in range(3)]
-    workers = [database.start("--queues=groups").wait_ready() for _ in range(2)]
-
-    wait_until(lambda: database.left() == 0, "every message to be handled")
-
-    handled = database.handled()
-    assert [id for id in handled if id in others] == others
-    assert [id for id in handled if id not in others] == [head, head, head, behind]
-    for worker in workers:
-        worker.terminate()
-        assert worker.ended_well()
-
-
 def test_strict_queue_is_handled_in_order(database):
     ids = database.enqueue_many("strict", 60)
     workers = [database.start("--queues=strict", "--threads=4").wait_ready() for _ in range(2)]

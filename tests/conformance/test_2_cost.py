@@ -36,7 +36,7 @@ FILL = """
            CASE WHEN state IN ('deferred', 'scheduled') THEN %(later)s ELSE 0 END,
            CASE state WHEN 'locked' THEN %(later)s ELSE 0 END,
            CASE state WHEN 'locked' THEN hex(randomblob(16)) END,
-           CASE state WHEN 'locked' THEN 'somebody' END, line,
+           CASE state WHEN 'locked' THEN 'worker' END, line,
            CASE WHEN state IN ('completed', 'dead_lettered') THEN %(now)s ELSE 0 END,
            CASE state WHEN 'completed' THEN %(later)s ELSE 0 END, x''
       FROM mqlite_queues AS queues CROSS JOIN kind CROSS JOIN n

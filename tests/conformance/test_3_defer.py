@@ -76,11 +76,11 @@ def test_ids_of_other_messages_are_ignored(clock, queue, make_queue):
     active = enqueue("jobs", None)
     before = [row_of(message) for message in (elsewhere, locked, active)]
 
-    given = Message.objects.claim_deferred(
+    claimed = Message.objects.claim_deferred(
         "jobs", [elsewhere.pk, locked.pk, active.pk, mine.pk, 999_999, -1, 2**70]
     )
 
-    assert [message.pk for message in given] == [mine.pk]
+    assert [message.pk for message in claimed] == [mine.pk]
     assert [row_of(message) for message in (elsewhere, locked, active)] == before
 
 

@@ -108,12 +108,12 @@ def test_rate_spreads_out_redriven_messages(clock, queue, make_queue, into, how,
     assert moved == 5
     due = [m.visible_at - clock.now for m in Message.objects.order_by("pk")]
     assert due == [timedelta(seconds=n / 2) for n in range(5)]
-    given = []
+    counts = []
     for _ in range(5):
         activate()
-        given.append(len(claim_ids(into or "jobs")))
+        counts.append(len(claim_ids(into or "jobs")))
         clock.advance(0.5)
-    assert given == [1, 1, 1, 1, 1]
+    assert counts == [1, 1, 1, 1, 1]
 
 
 @pytest.mark.rule("7.2")
@@ -187,6 +187,6 @@ def test_claim_of_5000_deferred_messages(clock, queue):
     ids = [message.pk for message in Message.objects.all()]
     overwrite(Message.objects.all(), state="deferred")
 
-    given = Message.objects.claim_deferred("jobs", ids)
+    messages = Message.objects.claim_deferred("jobs", ids)
 
-    assert [message.pk for message in given] == ids
+    assert [message.pk for message in messages] == ids

@@ -246,10 +246,10 @@ def test_message_with_text_that_is_not_utf_8_is_dead_and_readable(queue, column,
     for number, text in enumerate(["'a'", NOT_UTF_8, "'b'"]):
         insert_message(State.ACTIVE, 2 * number, **{column: text})
 
-    given = CLAIMS[claim]()
+    messages = CLAIMS[claim]()
 
     (letter,) = DeadLetter.objects.all()
-    assert [getattr(message, column) for message in given] == ["a", "b"]
+    assert [getattr(message, column) for message in messages] == ["a", "b"]
     assert (getattr(letter, column), letter.dead_letter_reason) == ("f\ufffd", "Unreadable")
 
 

@@ -88,7 +88,7 @@ def test_every_time_is_read_from_the_clock_in_use(clock, make_queue):
 @pytest.mark.rule("8.5")
 @pytest.mark.parametrize("step", [3_600, -3_600, 10**9, -(10**9)])
 def test_clock_step_costs_at_most_a_fenced_redelivery(clock, queue, step):
-    at_work = enqueue_and_claim("jobs", "at work")
+    held = enqueue_and_claim("jobs", "at work")
     waiting = enqueue("jobs", "waiting")
     scheduled = enqueue("jobs", "scheduled", delay=60)
 
@@ -96,17 +96,17 @@ def test_clock_step_costs_at_most_a_fenced_redelivery(clock, queue, step):
     reap()
     activate()
 
-    states = [state_of(message) for message in (at_work, waiting, scheduled)]
+    states = [state_of(message) for message in (held, waiting, scheduled)]
     if step > 0:
         assert states == ["active", "active", "active"]
         again = claim_one("jobs")
-        assert (again.pk, again.delivery_count) == (at_work.pk, 2)
+        assert (again.pk, again.delivery_count) == (held.pk, 2)
         with pytest.raises(LockLost):
-            at_work.complete()
+            held.complete()
         again.complete()
     else:
         assert states == ["locked", "active", "scheduled"]
-        at_work.complete()
+        held.complete()
 
     clock.advance(10**9 + 3_660)
     activate()

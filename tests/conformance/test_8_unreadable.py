@@ -95,10 +95,10 @@ def test_message_with_unreadable_times_is_delivered(queue, at, read_as):
     message, neighbour = enqueue("jobs", 1), enqueue("jobs", 2)
     foreign_update(message, enqueued_at=at, visible_at=at)
 
-    given = Message.objects.claim("jobs", limit=2)
+    messages = Message.objects.claim("jobs", limit=2)
 
-    assert [m.pk for m in given] == [message.pk, neighbour.pk]
-    assert given[0].enqueued_at == read_as
+    assert [m.pk for m in messages] == [message.pk, neighbour.pk]
+    assert messages[0].enqueued_at == read_as
     assert Message.objects.get(pk=message.pk).visible_at == read_as
 
 
@@ -123,14 +123,14 @@ CLAIMS = {
 def test_damaged_message_is_dead_and_the_others_are_delivered(queue, monkeypatch, damage, claim):
     before, message, after = (enqueue("jobs", n) for n in range(3))
     foreign_update(message, **DAMAGES[damage])
-    given = []
+    delivered = []
     if claim == "drain":
         monkeypatch.setattr(handlers, "_handlers", {})
-        handler("jobs")(lambda message: given.append(message.pk))
+        handler("jobs")(lambda message: delivered.append(message.pk))
         drain()
     else:
-        given = [m.pk for m in CLAIMS[claim]()]
+        delivered = [m.pk for m in CLAIMS[claim]()]
 
-    assert given == [before.pk, after.pk]
+    assert delivered == [before.pk, after.pk]
     assert state_of(message) == "dead_lettered"
     assert DeadLetter.objects.get(pk=message.pk).dead_letter_reason == "Unreadable"

@@ -27,11 +27,11 @@ OPTIONAL = {"dlq_max_age", "dlq_max_count", "dlq_max_bytes"}
 
 def queue_options(options: Options) -> dict[str, Any]:
     """Return the options as create_queue() takes them."""
-    given = asdict(options)
-    del given["paused"]
+    values = asdict(options)
+    del values["paused"]
     return {
         name: value / 1000 if name in IN_SECONDS else value
-        for name, value in given.items()
+        for name, value in values.items()
         if value or name not in OPTIONAL
     }
 
@@ -57,15 +57,15 @@ class Machine(RuleBasedStateMachine):
     @initialize(drawn=st.tuples(*[options] * len([*MODES, *SUBSCRIPTIONS])))
     def create(self, drawn: Sequence[Options]) -> None:
         own, subscribed = drawn[: len(MODES)], drawn[len(MODES) :]
-        for (name, mode), given in zip(MODES.items(), own, strict=True):
-            self.model.queues[name] = replace(given, ordering_mode=mode)
+        for (name, mode), drawn_options in zip(MODES.items(), own, strict=True):
+            self.model.queues[name] = replace(drawn_options, ordering_mode=mode)
             Queue.objects.create_queue(name, **queue_options(self.model.queues[name]))
         self.model.queues |= dict(zip(SUBSCRIPTIONS, subscribed, strict=True))
         for topic, filters in TOPICS.items():
             self.model.topics[topic] = {name: WANTS[name] for name in filters}
             for name, filter in filters.items():
-                given = queue_options(self.model.queues[name])
-                Subscription.objects.subscribe(topic, name, filter=filter, **given)
+                arguments = queue_options(self.model.queues[name])
+                Subscription.objects.subscribe(topic, name, filter=filter, **arguments)
 
     @rule()
     def reap(self) -> None:

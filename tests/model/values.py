@@ -12,9 +12,9 @@ class Terse:
     """A repr without defaults, so that a failing example is readable."""
 
     def __repr__(self) -> str:
-        said = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]  # type: ignore[arg-type]
-        given = ", ".join(f"{name}={value!r}" for name, value, default in said if value != default)
-        return f"{type(self).__name__}({given})"
+        values = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]  # type: ignore[arg-type]
+        text = ", ".join(f"{name}={value!r}" for name, value, default in values if value != default)
+        return f"{type(self).__name__}({text})"
 
 
 @dataclass(kw_only=True, repr=False)

@@ -260,7 +260,7 @@ class Undo(Exception):
 
 def options_of(new: New) -> dict[str, Any]:
     """Return the options of the message as enqueue() takes them."""
-    given = {
+    values = {
         "group_id": new.group,
         "priority": new.priority,
         "delay": seconds(new.delay),
@@ -270,7 +270,7 @@ def options_of(new: New) -> dict[str, Any]:
         "subject": new.subject,
         "unique_key": new.unique,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def stored(messages: Sequence[Any]) -> list:

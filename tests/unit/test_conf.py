@@ -103,36 +103,30 @@ def test_unknown_option_is_refused_with_a_suggestion(value, message):
         settings_of(value)
 
 
-WRONG_SETTINGS = [
-    (lambda value: value, [None, [], "QUEUES", 5], "MQLITE must be a dict"),
-    (lambda value: {"QUEUES": value}, [None, ["emails"], "emails", 5], r"MQLITE\['QUEUES'\]"),
-    (
-        lambda value: {"QUEUES": {"emails": value}},
-        [None, ["lock_duration"], "lock_duration", 5],
-        r"MQLITE\['QUEUES'\]\['emails'\]",
-    ),
-    (
-        lambda value: {"MAX_BODY_BYTES": value},
-        [0, -1, 1.5, True, "10", None, NAN, 2**63],
-        r"MQLITE\['MAX_BODY_BYTES'\]",
-    ),
-    (lambda value: {"DATABASE": value}, [5, True, "", ["default"]], r"MQLITE\['DATABASE'\]"),
-    (
-        lambda value: {"HANDLERS": value},
-        ["shop.handlers", [7], [""], ["shop/handlers.py"], False],
-        "must be a list of modules",
-    ),
-    (lambda value: {"DLQ_MAX_AGE": value}, [0, -1, NAN, "5", True], r"MQLITE\['DLQ_MAX_AGE'\]"),
-    (lambda value: {"DLQ_MAX_COUNT": value}, [0, -1, NAN, "5", True], r"MQLITE\['DLQ_MAX_COUNT'\]"),
-    (lambda value: {"DLQ_MAX_BYTES": value}, [0, -1, NAN, "5", True], r"MQLITE\['DLQ_MAX_BYTES'\]"),
-]
+NO_DICTS = (None, ["emails"], "emails", 5)
+INVALID = {
+    "MQLITE must be a dict": [None, [], "QUEUES", 5],
+    r"MQLITE\['QUEUES'\]": [{"QUEUES": value} for value in NO_DICTS],
+    r"MQLITE\['QUEUES'\]\['emails'\]": [{"QUEUES": {"emails": value}} for value in NO_DICTS],
+    r"MQLITE\['MAX_BODY_BYTES'\]": [
+        {"MAX_BODY_BYTES": value} for value in (0, -1, 1.5, True, "10", None, NAN, 2**63)
+    ],
+    r"MQLITE\['DATABASE'\]": [{"DATABASE": value} for value in (5, True, "", ["default"])],
+    "must be a list of modules": [
+        {"HANDLERS": value} for value in ("shop.handlers", [7], [""], ["shop/handlers.py"], False)
+    ],
+    **{
+        rf"MQLITE\['{name}'\]": [{name: value} for value in (0, -1, NAN, "5", True)]
+        for name in ("DLQ_MAX_AGE", "DLQ_MAX_COUNT", "DLQ_MAX_BYTES")
+    },
+}
 
 
-@pytest.mark.parametrize(("setting", "values", "text"), WRONG_SETTINGS, ids=range(9))
-def test_invalid_setting_is_refused_by_name(setting, values, text):
-    for value in values:
+@pytest.mark.parametrize("text", INVALID)
+def test_invalid_setting_is_refused_by_name(text):
+    for setting in INVALID[text]:
         with pytest.raises(ImproperlyConfigured, match=text):
-            settings_of(setting(value))
+            settings_of(setting)
 
 
 LENGTHS = [

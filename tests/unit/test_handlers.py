@@ -35,10 +35,8 @@ def test_function_may_handle_several_queues():
     @handler("b", atomic=True)
     def both(message): ...
 
-    assert {name: entry.atomic for name, entry in handlers.get_handlers().items()} == {
-        "a": False,
-        "b": False,
-    }
+    registered = handlers.get_handlers()
+    assert [(name, registered[name].atomic) for name in registered] == [("b", False), ("a", False)]
 
 
 def test_second_handler_is_refused_and_the_first_is_kept():
@@ -105,40 +103,43 @@ def decorators(write_module):
     write_module("some_decorators", DECORATORS)
 
 
-PLAIN = ["@handler('orders')", "def f(message): ..."]
+def decorated(decorator, name="f"):
+    return f"@handler('orders')\n@{decorator}\ndef {name}(message): ...\n"
+
+
+PAIRS = [
+    *(
+        (decorated(decorator), decorated(decorator, name))
+        for decorator in ("plain", "in_async", "Object", "partial")
+        for name in ("f", "g")
+    ),
+    ("@handler('orders')\ndef f(message): ...\n", "@handler('orders')\ndef f(message): ...\n"),
+    ("@registered\ndef f(message): ...\n", "@registered\ndef g(message): ...\n"),
+]
 
 
 @pytest.mark.usefixtures("decorators")
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        *(
-            ([f"@handler('orders')\n@{decorator}", "def f(message): ..."],
-             [f"@handler('orders')\n@{decorator}", f"def {name}(message): ..."])
-            for decorator in ("plain", "in_async", "Object", "partial")
-            for name in ("f", "g")
-        ),
-        (PLAIN, PLAIN),
-        (["@registered", "def f(message): ..."], ["@registered", "def g(message): ..."]),
-        (["for number in range(2):", "    handler('orders')(lambda message: number)"], None),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("modules", [1, 2])
-def test_second_handler_is_refused_with_both_places(write_module, first, second, modules):
-    header = "from some_decorators import *\n"
-    if modules == 1 or second is None:
-        write_module("orders_a", "\n".join([header, *first, *(second or ())]))
-        names = ["orders_a"]
-    else:
-        write_module("orders_a", "\n".join([header, *first]))
-        write_module("orders_b", "\n".join([header, *second]))
-        names = ["orders_a", "orders_b"]
+@pytest.mark.parametrize(("first", "second"), PAIRS, ids=range(len(PAIRS)))
+@pytest.mark.parametrize("other", ["orders_a", "orders_b"], ids=["same module", "other module"])
+def test_second_handler_is_refused_with_both_places(write_module, first, second, other):
+    texts = {"orders_a": "from some_decorators import *\n" + first}
+    texts[other] = texts.get(other, "from some_decorators import *\n") + second
+    for name, text in texts.items():
+        write_module(name, text)
 
     with pytest.raises(ImproperlyConfigured, match="two handlers") as caught:
-        [importlib.import_module(name) for name in names]
+        for name in texts:
+            importlib.import_module(name)
 
-    places = re.findall(r"(orders_[ab]\.py, line \d+)", str(caught.value))
-    assert len(set(places)) == (2 if second else 1)
+    assert len(set(re.findall(r"orders_[ab]\.py, line \d+", str(caught.value)))) == 2
+
+
+def test_handlers_registered_in_a_loop_are_refused(write_module):
+    loop = "for number in range(2):\n    handler('orders')(lambda message: number)\n"
+    write_module("orders_a", "from django_mqlite import handler\n" + loop)
+
+    with pytest.raises(ImproperlyConfigured, match=r"two handlers, .*orders_a\.py, line 3"):
+        importlib.import_module("orders_a")
 
 
 @pytest.mark.usefixtures("decorators")
