@@ -15,7 +15,7 @@ def run() -> list[dict[str, object]]:
     for groups in GROUPS:
         for mode in ("group_fifo", "strict_fifo"):
             if mode == "strict_fifo" and groups > 1:
-                continue  # a strict queue is one line whatever its groups are
+                continue  # a strict queue is one line, regardless of its groups
             figures += measure(mode, groups)
     return as_rows(figures)
 
@@ -27,11 +27,11 @@ def measure(mode: str, groups: int) -> list[Figure]:
     label = f"{mode}, {groups:,} blocked heads, {BACKLOG:,} behind them"
     block_heads(queue, groups)
     empty = [timed(lambda: expect(Message.objects.claim(queue), 0))[0] for _ in range(ROUNDS)]
-    figures = [figure(f"{label}: claim finds nothing", empty)]
+    figures = [figure(f"{label}: claim returns nothing", empty)]
     if mode == "group_fifo":
         figures.append(figure(f"{label}: claim the one free head", claim_free_heads(queue)))
     else:
-        figures.append(figure(f"{label}: complete, claim the next", walk_strict(queue)))
+        figures.append(figure(f"{label}: complete, claim the next", complete_and_claim_next(queue)))
     return figures
 
 
@@ -64,13 +64,13 @@ def claim_free_heads(queue: str) -> list[float]:
     samples = []
     for number in range(ROUNDS):
         Message.objects.enqueue(queue, b"", group_id=f"free-{number}")
-        spent, found = timed(lambda: expect(Message.objects.claim(queue), 1))
+        spent, claimed = timed(lambda: expect(Message.objects.claim(queue), 1))
         samples.append(spent)
-        found[0].complete()
+        claimed[0].complete()
     return samples
 
 
-def walk_strict(queue: str) -> list[float]:
+def complete_and_claim_next(queue: str) -> list[float]:
     """Complete the head and claim the next message, with 50,000 waiting behind it."""
     (head,) = Message.objects.filter(queue=queue, state="deferred")
     (held,) = Message.objects.claim_deferred(queue, [head.pk])

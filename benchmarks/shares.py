@@ -14,7 +14,7 @@ from django_mqlite.verbs.settle import Settlement
 ROUNDS = 3
 THREADS = (1, 8, 64)
 CYCLES = {1: 1_000, 8: 400, 64: 80}
-"""Exchanges per round, by the number of threads."""
+"""Cycles of settling and claiming per round, by the number of threads."""
 
 
 def run() -> list[Row]:

@@ -154,7 +154,7 @@ class MessageOptions(TypedDict, total=False):
     message_id: str | None
     """Your own id for the message, which is also the deduplication key."""
     unique_key: str | None
-    """While an unfinished message of the queue has this key, another one is not stored."""
+    """Only one unfinished message of the queue can have this key; others are not stored."""
     correlation_id: str | None
     """Not used by the queue."""
     reply_to: str | None

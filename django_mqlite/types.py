@@ -110,7 +110,7 @@ class BulkCount(int):
 class ErrorCount(NamedTuple):
     """The number of dead letters whose last error was of this class.
 
-    Without a recorded error, `error_class` is None and `reason` tells them apart.
+    Without a recorded error, `error_class` is None and `reason` distinguishes them.
     """
 
     error_class: str | None

@@ -33,7 +33,7 @@ def with_timeout(handler: Handler, limit_ms: int | None, message: Message) -> Ha
 
 @dataclass(slots=True, kw_only=True)
 class Deadline:
-    """The end of a delivery's time, in real time plus the moves of a FakeClock."""
+    """The deadline of a delivery, in real time plus the time that a FakeClock was moved."""
 
     message: Message
     limit_ms: int
@@ -63,7 +63,7 @@ class Deadline:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            if self.is_reason_of(error) or self._is_missed:
+            if self.has_caused(error) or self._is_missed:
                 raise self.error from error
             raise
         if self._is_missed:
@@ -73,7 +73,7 @@ class Deadline:
     def _is_missed(self) -> bool:
         return self.has_passed and not self.has_cancelled
 
-    def is_reason_of(self, error: BaseException | None) -> bool:
+    def has_caused(self, error: BaseException | None) -> bool:
         """Return True if the error is the cancellation of the coroutine at the deadline."""
         return self.has_cancelled and isinstance(error, asyncio.CancelledError)
 
@@ -97,6 +97,6 @@ async def _run_async(handler: Handler, deadline: Deadline, message: Message) -> 
             returned = await cast(Awaitable[object], handler.function(message))
     finally:
         watch.cancel()
-    if isinstance(returned, HandlerResult) and deadline.is_reason_of(returned.error):
+    if isinstance(returned, HandlerResult) and deadline.has_caused(returned.error):
         return replace(returned, error=deadline.error)
     return returned

@@ -42,8 +42,8 @@ class Selection:
     progress: Progress | None = None
 
 
-MOST_COUNTED = 100_000
-"""The most dead letters that count_by_error() reads, so that its time has a bound."""
+MAX_COUNTED = 100_000
+"""Maximum dead letters that count_by_error() reads, so that its cost is bounded."""
 
 
 class DeadLetterVerbs(Verbs[M]):
@@ -88,12 +88,12 @@ class DeadLetterVerbs(Verbs[M]):
         connection = self.connection
         if queue is None:
             rows = store.dead_letters.COUNT_BY_ERROR.all(
-                connection, newest=MOST_COUNTED, limit=limit
+                connection, newest=MAX_COUNTED, limit=limit
             )
         else:
             require_queue(connection, queue)
             rows = store.dead_letters.COUNT_BY_ERROR_IN_QUEUE.all(
-                connection, queue=queue, newest=MOST_COUNTED, limit=limit
+                connection, queue=queue, newest=MAX_COUNTED, limit=limit
             )
         return [ErrorCount(*row) for row in rows]
 
@@ -124,7 +124,7 @@ class DeadLetterVerbs(Verbs[M]):
         is due after `delay` (timedelta or seconds).
 
         Ids of other messages are ignored, so repeating the call redrives nothing twice. A dead
-        letter stays if an unfinished message of the queue has its `unique_key`, and the result's
+        letter is kept if an unfinished message of the queue has its `unique_key`, and the result's
         `duplicates` lists it. With `into`, dead letters that a foreign key of the project refers to
         are kept as well, and the result's `referenced` lists them.
 
@@ -294,17 +294,17 @@ class DeadLetterVerbs(Verbs[M]):
         self, connection: Any, redeliveries: Sequence[Redelivery], into: str, *, now: int
     ) -> BulkCount:
         ids = [redelivery.id for redelivery in redeliveries]
-        referenced = self._referenced(connection, ids)
-        ids = [id for id in ids if id not in referenced]
+        referenced_ids = self._referenced(connection, ids)
+        ids = [id for id in ids if id not in referenced_ids]
         duplicates = store.dead_letters.duplicates_in_queue(connection, ids, into)
-        kept = {*referenced, *duplicates}
+        kept = {*referenced_ids, *duplicates}
         redeliveries = [redelivery for redelivery in redeliveries if redelivery.id not in kept]
         ids = [redelivery.id for redelivery in redeliveries]
         ungrouped = store.dead_letters.ungrouped_dead_letter(connection, ids, into)
         if ungrouped is not None:
             raise GroupRequired(into, dead_letter=ungrouped)
         redriven = store.dead_letters.redrive_into(connection, redeliveries, into, now=now)
-        return BulkCount(redriven, referenced, duplicates)
+        return BulkCount(redriven, referenced_ids, duplicates)
 
     def _purge_batch(self, ids: Sequence[int]) -> BulkCount:
         with write_transaction(self.database) as (connection, _):
@@ -327,7 +327,7 @@ def _redrive_in_place(
     if redriven == len(redeliveries):
         return BulkCount(redriven)
     ids = [redelivery.id for redelivery in redeliveries]
-    return BulkCount(redriven, duplicates=store.dead_letters.left_as_duplicates(connection, ids))
+    return BulkCount(redriven, duplicates=store.dead_letters.skipped_duplicates(connection, ids))
 
 
 def _finished_before(older_than: Duration) -> int:

@@ -80,18 +80,20 @@ def store_many(
 def _store_chunk(
     connection: Any, chunk: Sequence[NewMessage], *, now: int
 ) -> Sequence[Stored | Duplicate]:
-    """Store messages of one queue in one statement, the first of each unique key that is free."""
+    """Store messages of one queue in one statement: the first message of each unused unique key."""
     holders = _holders(connection, chunk, now=now)
-    first = {m.unique_key: place for place, m in reversed(list(enumerate(chunk)))}
-    new = [
-        place
-        for place, m in enumerate(chunk)
-        if m.unique_key is None or (m.unique_key not in holders and first[m.unique_key] == place)
+    first_index = {m.unique_key: index for index, m in reversed(list(enumerate(chunk)))}
+    new_indexes = [
+        index
+        for index, m in enumerate(chunk)
+        if m.unique_key is None
+        or (m.unique_key not in holders and first_index[m.unique_key] == index)
     ]
-    stored = dict(zip(new, _store_new(connection, [chunk[p] for p in new], now=now), strict=True))
+    rows = _store_new(connection, [chunk[index] for index in new_indexes], now=now)
+    stored = dict(zip(new_indexes, rows, strict=True))
     if len(stored) < len(chunk):
         holders = _holders(connection, chunk, now=now)
-    return [stored.get(place) or holders[str(m.unique_key)] for place, m in enumerate(chunk)]
+    return [stored.get(index) or holders[str(m.unique_key)] for index, m in enumerate(chunk)]
 
 
 def _store_new(connection: Any, messages: Sequence[NewMessage], *, now: int) -> list[Stored]:
@@ -101,7 +103,7 @@ def _store_new(connection: Any, messages: Sequence[NewMessage], *, now: int) -> 
 def _holders(connection: Any, messages: Sequence[NewMessage], *, now: int) -> dict[str, MessageRow]:
     """Return the unfinished messages that have the unique keys of these new ones, by key.
 
-    A holder whose time to live is over would never run, so it is ended instead.
+    A holder whose TTL has expired would never run, so it is ended.
     """
     keys = {message.unique_key for message in messages if message.unique_key is not None}
     if not keys:

@@ -358,7 +358,7 @@ def explain_deleted(deleted: DeletedMessage, *, now: int) -> Explanation:
 
 
 def _printable(id: int) -> str:
-    """Return the digits of an id, in hexadecimal if Python refuses to print so long a number."""
+    """Return the id as text, in hexadecimal if it is too long for Python to print in decimal."""
     try:
         return str(id)
     except ValueError:

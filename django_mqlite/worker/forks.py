@@ -116,7 +116,7 @@ def _guarded_task(
 
 
 class _GuardedThreads(ThreadPoolExecutor):
-    """The threads of asyncio.to_thread(), in which a forked process would wait for ever."""
+    """The threads of asyncio.to_thread(), in which a forked process would wait forever."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
         return super().submit(end_forked_children, fn, *args, **kwargs)

@@ -110,7 +110,7 @@ EXPECTED = {
     "dead_letters.NEXT_BATCH": {DEAD_BETWEEN},
     "dead_letters.PURGE": {BY_ID},
     "dead_letters.DUPLICATES_IN_QUEUE": {BY_ID, UNIQUE_KEY},
-    "dead_letters.LEFT_AS_DUPLICATES": {BY_ID},
+    "dead_letters.SKIPPED_DUPLICATES": {BY_ID},
     "dead_letters.REDRIVE": {BY_ID, UNIQUE_KEY},
     "dead_letters.UNGROUPED_DEAD_LETTER": {BY_ID},
     "leases.HELD_TOKEN": {BY_ID},

@@ -56,7 +56,11 @@ def _add_enqueue_arguments(parser: ArgumentParser) -> None:
     )
     add("--subject", metavar="TEXT")
     add("--message-id", metavar="ID")
-    add("--unique-key", metavar="KEY", help="not while an unfinished message has this key")
+    add(
+        "--unique-key",
+        metavar="KEY",
+        help="skip if an unfinished message of the queue has this key",
+    )
     add("--correlation-id", metavar="ID")
     add("--reply-to", metavar="NAME")
     add(
@@ -252,8 +256,13 @@ class Action:
         document = {
             self.key or self.done: [id for id, acted in results.items() if acted],
             "refused": [
-                {"id": id, "state": why.facts["state"], "code": why.code, "text": why.text}
-                for id, why in refused.items()
+                {
+                    "id": id,
+                    "state": explanation.facts["state"],
+                    "code": explanation.code,
+                    "text": explanation.text,
+                }
+                for id, explanation in refused.items()
             ],
         }
         text = [
@@ -265,16 +274,18 @@ class Action:
         output.answer(document, "\n".join(text), failed=bool(refused))
 
 
-def _refusal(action: Action, why: Explanation) -> str:
+def _refusal(action: Action, explanation: Explanation) -> str:
     """Return why a message was not changed, or how it ended if it no longer exists."""
-    if why.facts["state"]:
-        return action.refused(why)
-    return lines(why.text if why.code == "never_enqueued" else f"it {why.text}")
+    if explanation.facts["state"]:
+        return action.refused(explanation)
+    return lines(
+        explanation.text if explanation.code == "never_enqueued" else f"it {explanation.text}"
+    )
 
 
-def _state(why: Explanation) -> str:
-    retrying = why.facts["state"] == "scheduled" and why.facts["delivery_count"]
-    return "it is retrying" if retrying else f"it is {state_label(why.facts['state'])}"
+def _state(explanation: Explanation) -> str:
+    retrying = explanation.facts["state"] == "scheduled" and explanation.facts["delivery_count"]
+    return "it is retrying" if retrying else f"it is {state_label(explanation.facts['state'])}"
 
 
 def _add_release_options(parser: ArgumentParser) -> None:
@@ -282,10 +293,10 @@ def _add_release_options(parser: ArgumentParser) -> None:
     parser.add_argument("--reason", default="released manually", metavar="TEXT", help=text)
 
 
-def _release_refused(why: Explanation) -> str:
-    if why.facts["state"] == "locked":
+def _release_refused(explanation: Explanation) -> str:
+    if explanation.facts["state"] == "locked":
         return "it was claimed again in the meantime"
-    return f"it has no lease, {_state(why)}"
+    return f"it has no lease, {_state(explanation)}"
 
 
 def _release(messages: MessageManager[Any], options: Options) -> Callable[[int], bool]:

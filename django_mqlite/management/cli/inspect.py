@@ -249,27 +249,36 @@ def _show(options: Options, output: Output) -> None:
     messages = Message.objects.db_manager(options["database"])
     id = _sequence_number(messages, options["id"])
     message = messages.using(messages.database).filter(pk=id).first()
-    why = messages.explain(id)
+    explanation = messages.explain(id)
     if message is None:
-        raise CommandError(_explained(id, why))
+        raise CommandError(_explained(id, explanation))
     full_document = {
         **document(message),
-        "max_delivery_count": why.facts.get("max_delivery_count"),
+        "max_delivery_count": explanation.facts.get("max_delivery_count"),
         "locked_by": message.locked_by,
         "locked_until": message.locked_until,
         "result": message.result,
-        "why": {"code": why.code, "text": why.text, "facts": dict(why.facts)},
+        "why": {
+            "code": explanation.code,
+            "text": explanation.text,
+            "facts": dict(explanation.facts),
+        },
     }
-    output.answer(full_document, "\n".join(_full_text(message, why)))
+    output.answer(full_document, "\n".join(_full_text(message, explanation)))
 
 
 def _why(options: Options, output: Output) -> None:
     messages = Message.objects.db_manager(options["database"])
     id = _sequence_number(messages, options["id"])
-    why = messages.explain(id)
+    explanation = messages.explain(id)
     output.answer(
-        {"id": id, "code": why.code, "text": why.text, "facts": dict(why.facts)},
-        _explained(id, why),
+        {
+            "id": id,
+            "code": explanation.code,
+            "text": explanation.text,
+            "facts": dict(explanation.facts),
+        },
+        _explained(id, explanation),
     )
 
 
@@ -297,13 +306,15 @@ def _sequence_number(messages: MessageManager[Any], given: str) -> int:
     )
 
 
-def _explained(id: int, why: Explanation) -> str:
+def _explained(id: int, explanation: Explanation) -> str:
     """Return the explanation with its subject, unless it names the message itself."""
-    return lines(why.text if why.code == "never_enqueued" else f"#{id}: {why.text}")
+    return lines(
+        explanation.text if explanation.code == "never_enqueued" else f"#{id}: {explanation.text}"
+    )
 
 
-def _full_text(message: Message, why: Explanation) -> Iterator[str]:
-    yield _explained(message.pk, why)
+def _full_text(message: Message, explanation: Explanation) -> Iterator[str]:
+    yield _explained(message.pk, explanation)
     for name in FACTS:
         value = getattr(message, name)
         if value not in (None, ""):

@@ -20,8 +20,8 @@ class Command(BaseCommand):
         "whose retention period has ended. Workers also do this, unless they are started with "
         "--no-reaper. Several reapers can run at the same time."
     )
-    # handle() runs them after acquiring the write lock: on a locked database they report wrong
-    # errors.
+    # handle() runs the checks after acquiring the write lock, because they report wrong errors on a
+    # locked database.
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -23,8 +23,8 @@ class Command(BaseCommand):
         "Claim messages and run their handlers. TERM or INT stops claiming and lets running "
         "handlers finish; a second signal exits immediately."
     )
-    # handle() runs them after acquiring the write lock: on a locked database they report wrong
-    # errors.
+    # handle() runs the checks after acquiring the write lock, because they report wrong errors on a
+    # locked database.
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -19,8 +19,8 @@ class Redelivery(NamedTuple):
 # none, because a redriven message cannot be cancelled. The TTL is removed, because a redriven
 # message is meant to be handled.
 #
-# A dead letter stays if an unfinished message has its unique key. Of several with the same key, the
-# first is redriven.
+# A dead letter is skipped if an unfinished message has its unique key. Of several dead letters with
+# the same key, only the first is redriven.
 REDRIVE = Statement(
     """
     UPDATE mqlite_messages NOT INDEXED
@@ -34,12 +34,12 @@ REDRIVE = Statement(
            dead_letter_reason = NULL, dead_letter_description = NULL
       FROM (SELECT m.id AS dead, json_extract(requested.value, '$[1]') AS delay,
                    row_number() OVER (PARTITION BY m.queue, coalesce(m.unique_key, m.id)
-                                      ORDER BY m.id) AS place
+                                      ORDER BY m.id) AS key_rank
               FROM json_each(%(redeliveries)s) AS requested
              CROSS JOIN mqlite_messages AS m NOT INDEXED
                 ON m.id = json_extract(requested.value, '$[0]')
              WHERE m.state = 'dead_lettered') AS redelivery
-     WHERE id = redelivery.dead AND state = 'dead_lettered' AND redelivery.place = 1
+     WHERE id = redelivery.dead AND state = 'dead_lettered' AND redelivery.key_rank = 1
        AND NOT EXISTS (SELECT 1 FROM mqlite_messages AS holder
                         WHERE holder.queue = mqlite_messages.queue
                           AND holder.unique_key = mqlite_messages.unique_key
@@ -55,8 +55,8 @@ def redrive(connection: Connection, redeliveries: Sequence[Redelivery], *, now: 
     return REDRIVE.run(connection, redeliveries=json.dumps(redeliveries), now=now)
 
 
-# Returns those that REDRIVE has left because of their unique key.
-LEFT_AS_DUPLICATES = Statement(
+# Returns the dead letters that REDRIVE skipped because of their unique key.
+SKIPPED_DUPLICATES = Statement(
     """
     SELECT m.id
       FROM json_each(%(ids)s) AS requested
@@ -67,22 +67,22 @@ LEFT_AS_DUPLICATES = Statement(
 )
 
 
-def left_as_duplicates(connection: Connection, ids: Sequence[int]) -> list[int]:
-    """Return the ids of the dead letters that redrive() has left because of their unique key."""
-    return [id for (id,) in LEFT_AS_DUPLICATES.all(connection, ids=json.dumps(list(ids)))]
+def skipped_duplicates(connection: Connection, ids: Sequence[int]) -> list[int]:
+    """Return the ids of the dead letters that redrive() skipped because of their unique key."""
+    return [id for (id,) in SKIPPED_DUPLICATES.all(connection, ids=json.dumps(list(ids)))]
 
 
-# Returns dead letters whose unique key an unfinished message of another queue has, or an earlier
-# one of them.
+# Returns the dead letters that cannot be redriven into a queue, because an unfinished message there
+# or an earlier one of these dead letters has the same unique key.
 DUPLICATES_IN_QUEUE = Statement(
     """
     SELECT id
       FROM (SELECT m.id, m.unique_key,
-                   row_number() OVER (PARTITION BY m.unique_key ORDER BY m.id) AS place
+                   row_number() OVER (PARTITION BY m.unique_key ORDER BY m.id) AS key_rank
               FROM json_each(%(ids)s) AS requested
              CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = requested.value
              WHERE m.state = 'dead_lettered' AND m.unique_key IS NOT NULL) AS dead
-     WHERE place > 1
+     WHERE key_rank > 1
         OR EXISTS (SELECT 1 FROM mqlite_messages AS holder
                     WHERE holder.queue = %(queue)s AND holder.unique_key = dead.unique_key
                       AND holder."""
@@ -94,7 +94,7 @@ DUPLICATES_IN_QUEUE = Statement(
 
 
 def duplicates_in_queue(connection: Connection, ids: Sequence[int], queue: str) -> list[int]:
-    """Return the ids of the dead letters whose unique key keeps them out of `queue`."""
+    """Return the ids of the dead letters that would be duplicates in `queue`."""
     rows = DUPLICATES_IN_QUEUE.all(connection, ids=json.dumps(list(ids)), queue=queue)
     return [id for (id,) in rows]
 
@@ -149,8 +149,8 @@ def redrive_into(
 ) -> int:
     """Move these dead letters to `queue` under new ids; return their number.
 
-    The deduplication window does not apply, because a redrive is deliberate. Leave out those that
-    duplicates_in_queue() returns.
+    The deduplication window does not apply, because a redrive is deliberate. Do not pass dead
+    letters that duplicates_in_queue() returns.
     """
     count = COPY_DEAD_LETTERS.run(
         connection, redeliveries=json.dumps(redeliveries), queue=queue, now=now
@@ -197,8 +197,8 @@ CLASSES = "SELECT error_class, dead_letter_reason FROM mqlite_messages"
 
 COUNTS = "SELECT error_class, CASE WHEN error_class IS NULL THEN dead_letter_reason END, count(*)"
 
-# Served by mqlite_messages_died and mqlite_messages_dead, which have all columns that are read. The
-# condition on `finished_at` is always true; with it, SQLite searches the index.
+# Served by mqlite_messages_died and mqlite_messages_dead, which cover all columns that are read.
+# The condition on `finished_at` is always true; with it, SQLite searches the index.
 COUNT_BY_ERROR = Statement(
     COUNTS
     + """

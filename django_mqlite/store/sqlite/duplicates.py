@@ -1,4 +1,4 @@
-"""Find duplicates: within the deduplication window, and of unfinished messages by unique key."""
+"""Find duplicates by deduplication key, and unfinished messages by unique key."""
 
 import json
 from collections.abc import Sequence
@@ -91,8 +91,8 @@ HOLDERS = Statement(
     SELECT """
     + M_COLUMNS
     + """
-      FROM json_each(%(keys)s) AS wanted
-     CROSS JOIN mqlite_messages AS m ON m.queue = %(queue)s AND m.unique_key = wanted.value
+      FROM json_each(%(keys)s) AS requested
+     CROSS JOIN mqlite_messages AS m ON m.queue = %(queue)s AND m.unique_key = requested.value
      WHERE """
     + UNFINISHED,
 )

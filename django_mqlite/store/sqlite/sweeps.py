@@ -63,7 +63,7 @@ DEAD_LETTER_TTL_EXPIRED = Statement(
 def dead_letter_ttl_expired(
     connection: Connection, ids: Sequence[int], *, now: int
 ) -> list[Released]:
-    """Dead-letter the messages, except those whose TTL has not expired after all."""
+    """Dead-letter the messages, except those that were changed since they were selected."""
     rows = DEAD_LETTER_TTL_EXPIRED.all(connection, ids=json.dumps(list(ids)), now=now)
     return released_rows(rows)
 

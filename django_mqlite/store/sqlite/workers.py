@@ -41,7 +41,7 @@ RECORD_UNREGISTERED_TALLIES = Statement(
     """,
 )
 
-# Few messages are locked at the same time, so no index has the worker's name.
+# Few messages are locked at the same time, so the worker's name needs no index.
 HELD_LEASES = Statement(
     """
     SELECT m.locked_by, m.queue, m.id, m.lock_token, m.locked_at, m.locked_until,
