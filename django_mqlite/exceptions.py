@@ -123,7 +123,7 @@ LeaseVerb = Literal["complete", "abandon", "reject", "defer", "renew"]
 
 
 class LockLost(MqliteError):
-    """The lease has ended (expired, settled, released), or another one replaced it.
+    """The lease has ended (expired, settled, released, discarded), or another one replaced it.
 
     Nothing was written. Another worker has the message, or will soon: do not retry.
     """
@@ -224,6 +224,10 @@ class LeaseExpired(MqliteError):
 
 class LeaseReleased(MqliteError):
     """The lease was released by an operator."""
+
+
+class Discarded(MqliteError):
+    """The message was discarded before it was completed, so it is not delivered again."""
 
 
 class Interrupted(MqliteError):

@@ -28,7 +28,8 @@ class MessageManager(EnqueueVerbs[M], ClaimVerbs[M], OperationVerbs[M], FindVerb
     - Enqueue: enqueue(), enqueue_many(), publish()
     - Claim under a lease: claim(), claim_deferred(), claim_and_delete(), renew_many()
     - Settle: complete_many(); a claimed message has complete(), abandon(), reject() and defer()
-    - Operate: cancel(), run_now(), release()
+    - Operate: cancel(), run_now(), release(), discard(), activate(); the last two also for many ids
+      and for a queue: discard_many(), discard_queue(), activate_many(), activate_queue()
     - Inspect: peek(), find(), explain()
     """
 

@@ -168,6 +168,7 @@ class Message(GuardedModel):
             ("redrive_message", "Can redrive dead letters"),
             ("purge_message", "Can purge dead letters"),
             ("release_message", "Can release leases"),
+            ("discard_message", "Can discard messages"),
         ]
 
     def __str__(self) -> str:

@@ -198,9 +198,10 @@ def _unattempted_end(message: "Message", failures: list[Failure]) -> list[Failur
     if failures and failures[-1].failed_at == message.finished_at:
         return []
     text = f"{message.dead_letter_reason}: {message.dead_letter_description or ''}"
+    kind = "Discarded" if message.dead_letter_reason == "Discarded" else "DeadLettered"
     return [
         Failure(
-            exception_class_path="django_mqlite.exceptions.DeadLettered",
+            exception_class_path=f"django_mqlite.exceptions.{kind}",
             message=text,
             traceback=text,
             failed_at=message.finished_at,

@@ -27,6 +27,10 @@ class State(StrEnum):
     DEAD_LETTERED = "dead_lettered"
 
 
+UNFINISHED: Final = (State.ACTIVE, State.LOCKED, State.SCHEDULED, State.DEFERRED)
+"""The states of messages that have not ended."""
+
+
 class OrderingMode(StrEnum):
     """The ordering of a queue's messages (contract §6)."""
 

@@ -16,8 +16,9 @@ from ..exceptions import QueueNotFound
 from ..formatting import short_error
 from ..models import DeadLetter
 from ..types import State
-from .actions import PURGE, REDRIVE, act_on_dead_letters
+from .actions import PURGE, REDRIVE
 from .base import ErrorClassFilter, GroupFilter, QueueFilter, ReasonFilter
+from .bulk_actions import act_on_many
 from .formatting import shortened
 from .messages import EMPTY, BaseMessageAdmin
 
@@ -36,7 +37,6 @@ class DeadLetterAdmin(BaseMessageAdmin):
     list_filter = (QueueFilter, ErrorClassFilter, ReasonFilter, GroupFilter)
     ordering = ("-finished_at", "-id")
     actions = ("redrive", "purge")
-    change_list_template = "admin/django_mqlite/dead_letters.html"
 
     def get_page_queryset(self) -> Any:
         return DeadLetter.objects.with_last_error().only(
@@ -48,10 +48,8 @@ class DeadLetterAdmin(BaseMessageAdmin):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the list, with a button for each action on all matching dead letters."""
-        allowed = self.get_actions(request)
-        actions = [action for action in (REDRIVE, PURGE) if action.name in allowed]
-        context = {"actions_for_all": actions, "error_counts": self._error_counts(request)}
+        """Show the list, with the number of dead letters for each class of errors."""
+        context = {"error_counts": self._error_counts(request)}
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
     def _error_counts(self, request: HttpRequest) -> list[tuple[str, str, int]]:
@@ -86,11 +84,11 @@ class DeadLetterAdmin(BaseMessageAdmin):
 
     @admin.action(description=_("Redrive selected dead letters"), permissions=["redrive"])
     def redrive(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase | None:
-        return act_on_dead_letters(self, request, queryset, REDRIVE)
+        return act_on_many(self, request, queryset, REDRIVE)
 
     @admin.action(description=_("Purge selected dead letters"), permissions=["purge"])
     def purge(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase | None:
-        return act_on_dead_letters(self, request, queryset, PURGE)
+        return act_on_many(self, request, queryset, PURGE)
 
     @admin.display(description=_("error"), empty_value=EMPTY)
     def error(self, letter: Any) -> str | None:

@@ -8,6 +8,7 @@ from django.contrib.admin.views.main import SEARCH_VAR
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.template.defaultfilters import filesizeformat
 from django.urls import URLPattern, path, register_converter
 from django.urls.converters import IntConverter
@@ -23,8 +24,9 @@ from ..models import Message, Queue
 from ..task_facts import NotATask, is_task, task_facts
 from ..timing import epoch_ms
 from ..types import MAX_INTEGER, Page, State
-from .actions import ACTIONS, act_on_message, offered_actions
+from .actions import ACTIONS, ACTIVATE, DISCARD, act_on_message, offered_actions
 from .base import BaseAdmin, GroupFilter, QueueFilter, StateFilter
+from .bulk_actions import act_on_many
 from .formatting import (
     failed_deliveries,
     preformatted,
@@ -76,6 +78,7 @@ class BaseMessageAdmin(BaseAdmin):
     search_help_text = _("Sequence number, message id, correlation id or beginning of the subject")
     fixed_filters: Mapping[str, str] = {}
     change_form_template = "admin/django_mqlite/message.html"
+    change_list_template = "admin/django_mqlite/messages.html"
 
     def get_urls(self) -> list[URLPattern]:
         name = f"{self.opts.app_label}_{self.opts.model_name}"
@@ -124,6 +127,16 @@ class BaseMessageAdmin(BaseAdmin):
         return super().render_change_form(request, context, *args, **options)
 
     # The list
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the list, with a button for each action on all matching messages."""
+        allowed = self.get_actions(request)
+        actions = [action for action in ACTIONS.values() if action.name in allowed]
+        return super().changelist_view(
+            request, {"actions_for_all": actions, **(extra_context or {})}
+        )
 
     def find(self, request: HttpRequest, queryset: QuerySet[Any], position: str | None) -> Page:
         """Use Message.objects.find(), unless a filter is set that only dead letters have."""
@@ -247,6 +260,30 @@ class MessageAdmin(BaseMessageAdmin):
     )  # fmt: skip
     ordering = ("-id",)
     list_filter = (QueueFilter, StateFilter, GroupFilter)
+    actions = ("activate", "discard")
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Offer the actions that are possible in the state that the list is filtered by."""
+        state = request.GET.get("state")
+        return {
+            name: action
+            for name, action in super().get_actions(request).items()
+            if not state or name not in ACTIONS or state in ACTIONS[name].states
+        }
+
+    def has_activate_permission(self, request: HttpRequest) -> bool:
+        return self.holds(request, ACTIVATE.permission)
+
+    def has_discard_permission(self, request: HttpRequest) -> bool:
+        return self.holds(request, DISCARD.permission)
+
+    @admin.action(description=_("Activate selected messages"), permissions=["activate"])
+    def activate(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase | None:
+        return act_on_many(self, request, queryset, ACTIVATE)
+
+    @admin.action(description=_("Discard selected messages"), permissions=["discard"])
+    def discard(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase | None:
+        return act_on_many(self, request, queryset, DISCARD)
 
     def get_page_queryset(self) -> Any:
         return Message.objects.only(

@@ -303,12 +303,13 @@ TRIGGERS = [
     """,
     # The head of a line is its first message unless a later one is locked or deferred. A redriven
     # dead letter therefore replaces a later head that is neither, and a head that returns from a
-    # failed delivery waits behind an earlier dead letter that was redriven in the meantime.
+    # failed delivery, or that was deferred and is activated, waits behind an earlier dead letter
+    # that was redriven in the meantime.
     """
     CREATE TRIGGER mqlite_line_return AFTER UPDATE OF state ON mqlite_messages
     WHEN NEW.line IS NOT NULL
          AND ((NEW.blocked = 1 AND OLD.state IN ('completed', 'dead_lettered'))
-              OR (NEW.blocked = 0 AND OLD.state = 'locked'
+              OR (NEW.blocked = 0 AND OLD.state IN ('locked', 'deferred')
                   AND NEW.state IN ('active', 'scheduled')))
     BEGIN
         UPDATE mqlite_messages SET blocked = 1

@@ -119,6 +119,7 @@ STATE = [
                 ("redrive_message", "Can redrive dead letters"),
                 ("purge_message", "Can purge dead letters"),
                 ("release_message", "Can release leases"),
+                ("discard_message", "Can discard messages"),
             ],
         },
     ),

@@ -120,7 +120,7 @@ def explain_status(message: MessageStatus, context: ExplainContext) -> Explanati
     if _is_expired(message, context):
         return _expired(message, context)
     if message.state == State.DEFERRED:
-        text = _("was deferred, and waits until claim_deferred() claims it by its id")
+        text = _("was deferred, and waits until it is activated or claimed with claim_deferred()")
         return _explanation(message, "deferred", text)
     return _scheduled(message, context)
 

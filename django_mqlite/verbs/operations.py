@@ -1,22 +1,25 @@
-"""Operations on single messages by an operator: cancel, run now, release a lease."""
+"""Operations by an operator: cancel, run now, release, discard and activate."""
 
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from typing import Any
 
-from ..arguments import checked_id, checked_text
+from ..arguments import checked_id, checked_ids, checked_integer, checked_text
 from ..doorbell import ring_doorbell
 from ..guard import safe_repr
-from ..signals import send_released_after_commit
+from ..signals import send_dead_letter_after_commit, send_released_after_commit
 from ..store import sqlite as store
-from ..transactions import after_commit, write_transaction
-from ..types import fingerprint
+from ..transactions import after_commit, write_transaction, yield_to_other_writers
+from ..types import UNFINISHED, State, fingerprint
 from .any_text import retry_with_any_text
 from .async_twins import async_twin, has_async_twin
-from .base import M, Verbs
+from .base import BATCH, M, Verbs, require_queue
+from .dead_letters import Progress
 from .references import naming_references
 
 
 class OperationVerbs(Verbs[M]):
-    """Cancel a scheduled message, run it now, or release a lease."""
+    """Cancel, run now, release, discard and activate messages."""
 
     @has_async_twin
     @naming_references
@@ -66,3 +69,136 @@ class OperationVerbs(Verbs[M]):
         return bool(released)
 
     arelease = async_twin(release)
+
+    @has_async_twin
+    def discard(self, id: int) -> bool:
+        """End an unfinished message without delivering it again; return False if it has ended.
+
+        The message becomes a dead letter with the reason "Discarded", so it can be redriven. If it
+        is locked, its lease ends at once: the holder gets LockLost when it settles the message. Its
+        worker notices within 0.1 s: it cancels a coroutine, and sets `message.lease.lost` for a
+        handler in a thread.
+        """
+        return self._discard([checked_id(id)], UNFINISHED) > 0
+
+    adiscard = async_twin(discard)
+
+    @has_async_twin
+    def discard_many(self, ids: Iterable[int]) -> int:
+        """Discard those of the messages that are unfinished; return their number.
+
+        Each batch of 1,000 is one transaction. Repeating the call discards nothing twice.
+        """
+        discard = partial(self._discard, states=UNFINISHED)
+        return self._in_batches_of_ids(checked_ids(ids), discard)
+
+    adiscard_many = async_twin(discard_many)
+
+    def discard_queue(
+        self,
+        queue: str,
+        *,
+        state: str | None = None,
+        limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Discard the unfinished messages of `queue`, or those in `state`; return their number.
+
+        `limit` is the maximum number to discard. Messages that are enqueued during the call are not
+        discarded. `progress` is called after each batch with the number so far. Raises
+        QueueNotFound, and ValueError for a state of finished messages.
+        """
+        if state is not None and not (isinstance(state, str) and state in UNFINISHED):
+            raise ValueError(
+                f"state must be one of {', '.join(UNFINISHED)}, not {safe_repr(state)}: other "
+                "messages have ended"
+            )
+        states = UNFINISHED if state is None else (State(state),)
+        discard = partial(self._discard, states=states)
+        return self._in_batches_of_queue(queue, state, limit, progress, discard)
+
+    @has_async_twin
+    def activate(self, id: int) -> bool:
+        """Make a deferred message active again; return False if it is not deferred.
+
+        It keeps its place in its group, its delivery count and its expiry time. At its delivery
+        limit it is delivered once more.
+        """
+        return self._activate([checked_id(id)]) > 0
+
+    aactivate = async_twin(activate)
+
+    @has_async_twin
+    def activate_many(self, ids: Iterable[int]) -> int:
+        """Activate those of the messages that are deferred; return their number.
+
+        Each batch of 1,000 is one transaction.
+        """
+        return self._in_batches_of_ids(checked_ids(ids), self._activate)
+
+    aactivate_many = async_twin(activate_many)
+
+    def activate_queue(
+        self, queue: str, *, limit: int | None = None, progress: Progress | None = None
+    ) -> int:
+        """Activate the deferred messages of `queue`; return their number.
+
+        `limit` is the maximum number to activate. `progress` is called after each batch with the
+        number so far. Raises QueueNotFound.
+        """
+        return self._in_batches_of_queue(queue, State.DEFERRED, limit, progress, self._activate)
+
+    @retry_with_any_text
+    def _discard(self, ids: Sequence[int], states: Collection[str]) -> int:
+        using = self.database
+        with write_transaction(using) as (connection, now):
+            discarded = store.operations.discard(connection, ids, states, now=now)
+            for message, description in discarded:
+                send_dead_letter_after_commit(
+                    using, message, self.model, reason="Discarded", description=description
+                )
+            if discarded:
+                after_commit(using, partial(ring_doorbell, using))
+        return len(discarded)
+
+    def _activate(self, ids: Sequence[int]) -> int:
+        with write_transaction(self.database) as (connection, now):
+            count = store.operations.activate(connection, ids, now=now)
+            if count:
+                after_commit(self.database, partial(ring_doorbell, self.database))
+        return count
+
+    def _in_batches_of_ids(self, ids: Sequence[int], change: Callable[[Sequence[int]], int]) -> int:
+        count = 0
+        for start in range(0, len(ids), BATCH):
+            with yield_to_other_writers(self.database):
+                count += change(ids[start : start + BATCH])
+        return count
+
+    def _in_batches_of_queue(
+        self,
+        queue: str,
+        state: str | None,
+        limit: int | None,
+        progress: Progress | None,
+        change: Callable[[Sequence[int]], int],
+    ) -> int:
+        """Change the queue's unfinished messages batch by batch, up to the newest one now."""
+        queue = checked_text(queue, "queue")
+        left = None if limit is None else checked_integer(limit, "limit")
+        connection: Any = self.connection
+        require_queue(connection, queue)
+        newest = store.explain.newest_id(connection)
+        count = 0
+        while left is None or count < left:
+            size = BATCH if left is None else min(BATCH, left - count)
+            with yield_to_other_writers(self.database), write_transaction(self.database):
+                ids = store.operations.unfinished_ids(
+                    connection, queue, state, newest=newest, limit=size
+                )
+                count += change(ids)
+            if ids and progress is not None:
+                progress(count)
+            if len(ids) < size:
+                break
+        return count

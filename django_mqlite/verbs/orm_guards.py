@@ -18,8 +18,8 @@ CREATE_VERBS: Mapping[str, str] = {
 }
 
 SETTLE = (
-    "complete(), abandon(), reject() or defer() of a claimed message, or "
-    "DeadLetter.objects.redrive()"
+    "complete(), abandon(), reject() or defer() of a claimed message, Message.objects.discard() "
+    "or activate(), or DeadLetter.objects.redrive()"
 )
 CLAIM = "Message.objects.claim(), or renew() and the other verbs of a claimed message"
 ENQUEUE = "Message.objects.enqueue(), which sets it once"

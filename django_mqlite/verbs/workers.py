@@ -198,3 +198,9 @@ def held_leases(using: str, workers: Sequence[str]) -> list[HeldLease]:
         )
         for worker, queue, id, token, locked_at, locked_until, duration in rows
     ]
+
+
+def ended_leases(using: str, leases: Sequence[Lease]) -> dict[str, bool]:
+    """Return the tokens of those leases that have ended, and whether by a discard. Reads only."""
+    ended = store.leases.ended_leases(connections[using], leases)
+    return {token: reason == "Discarded" for token, reason in ended.items()}

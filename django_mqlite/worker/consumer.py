@@ -79,8 +79,8 @@ class Consumer:
             connections[
                 self._options.using
             ].queries_log.clear()  # with DEBUG, Django keeps all queries
-        if self._pool.running:
-            logger.info("no more claims; waiting for %d running handlers", len(self._pool.running))
+        if awaited := len(self._pool.awaited):
+            logger.info("no more claims; waiting for %d running handlers", awaited)
         while self._has_unfinished and (left := self._grace()) > 0:
             self._wakeup.wait(min(left, self.poll(claim=False)))
         if self._has_unfinished:
@@ -88,7 +88,7 @@ class Consumer:
 
     @property
     def _has_unfinished(self) -> bool:
-        return bool(self._pool.running or self._unsettled)
+        return bool(self._pool.awaited or self._unsettled)
 
     def _grace(self) -> float:
         """Return the seconds left for running handlers, counted from the shutdown request."""

@@ -1,5 +1,6 @@
-"""Renewal of running handlers' leases, at a third of their duration."""
+"""Renewal of running handlers' leases, at a third of their duration, and notice of their end."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -8,14 +9,14 @@ from threading import Thread
 from django.db import Error, connections
 
 from .. import timing
-from ..exceptions import LockLost
+from ..exceptions import Discarded, LockLost
 from ..guard import get_logger
 from ..handlers import Handler
 from ..logs import CurrentMessage
 from ..models import Message
 from ..timing import EPOCH, epoch_ms
 from ..types import Lease, State
-from ..verbs.workers import HeldLease, held_leases
+from ..verbs.workers import HeldLease, ended_leases, held_leases
 from .database_errors import advice
 from .executor import overdue_error
 from .pool import Pool
@@ -74,7 +75,9 @@ IDLE_CHECK_INTERVAL = 1.0
 """Seconds between two checks while no handler runs; starting a message ends the wait."""
 
 CANCEL_GRACE_MS = 5_000
-"""Milliseconds that a cancelled coroutine has to end; after that it is reported as stuck."""
+"""Milliseconds that a cancelled coroutine has to end; after that it is reported as stuck.
+
+In a supervised process, a handler in a thread has the same time after its message was discarded."""
 
 LEASE_PER_STALL = 3
 """Minimum lease as a multiple of the longest stall, so that it can be renewed after one."""
@@ -93,21 +96,28 @@ class LeaseRenewer:
         *,
         timeout_ms: Mapping[str, int] | None = None,
         on_stuck: Callable[[Message], None] | None = None,
+        on_discarded: Callable[[Message], None] | None = None,
         on_failed: Callable[[], None] = lambda: None,
     ) -> None:
         """Create a renewer; `timeout_ms` maps queue names to timeouts.
 
         `on_stuck` is called with a message whose handler exceeded its timeout and cannot be
-        cancelled; `on_failed` is called if renewal fails permanently, so the worker must end.
+        cancelled; `on_discarded`, with a message whose handler has not ended CANCEL_GRACE_MS after
+        the message was discarded; `on_failed` is called if renewal fails permanently, so the
+        worker must end.
         """
         self._using = using
         self._pool = pool
         self._timeout_ms = timeout_ms or {}
         self._on_stuck = on_stuck
+        self._on_discarded = on_discarded
         self._on_failed = on_failed
         self._shutdown = Shutdown()
         self._lost: set[str | None] = set()
         self._renewed: dict[str | None, datetime] = {}
+        self._discarded: dict[str | None, float] = {}
+        """The monotonic times by which handlers of discarded messages have to end, by token."""
+        self._version: int | None = None
         self._failing = False
         self._due = time.monotonic()
         self._longest_stall = 0.0
@@ -151,10 +161,15 @@ class LeaseRenewer:
             self._due = self._pool.busy_since if woken else time.monotonic()
 
     def poll(self) -> float:
-        """Renew leases of which a third has passed, in one statement; return seconds to wait."""
+        """Notice ended leases and renew others, one statement each; return seconds to wait.
+
+        Leases are renewed once a third of them has passed.
+        """
         self._forget_ended()
         self._end_overdue()
+        self._report_discarded()
         try:
+            self._notice_ended_leases()
             self._renew(
                 [message for message in self._running_under_lease() if self._renew_in(message) <= 0]
             )
@@ -162,6 +177,7 @@ class LeaseRenewer:
             if not self._failing:
                 logger.error("could not renew leases: %s (%s); retrying", error, advice(error))
             self._failing = True
+            self._version = None  # a new connection counts from another number
             return MAX_CHECK_INTERVAL
         self._failing = False
         self._longest_stall = max(self._longest_stall, time.monotonic() - self._due)
@@ -174,6 +190,7 @@ class LeaseRenewer:
         running = {message.claimed_token for message in self._pool.running}
         self._lost &= running
         self._renewed = {token: at for token, at in self._renewed.items() if token in running}
+        self._discarded = {token: at for token, at in self._discarded.items() if token in running}
 
     def _end_overdue(self) -> None:
         """Cancel handlers that exceeded their timeout, or mark their leases as lost."""
@@ -200,6 +217,43 @@ class LeaseRenewer:
         if self._on_stuck is not None:
             self._on_stuck(message)
 
+    def _notice_ended_leases(self) -> None:
+        """Tell the handlers whose leases an operator or a reaper has ended.
+
+        Reads all leases at once, and only if another connection has committed since the last time.
+        """
+        held = self._running_under_lease()
+        if not held:
+            return
+        version = Message.objects.db_manager(self._using).data_version()
+        if version == self._version:
+            return
+        self._version = version
+        ended = ended_leases(self._using, [lease for message in held if (lease := message.lease)])
+        for message in held:
+            # The state is set before a settle is committed.
+            if message.claimed_token in ended and message.state == State.LOCKED:
+                self._end_lost(message, discarded=ended[message.claimed_token])
+
+    def _end_lost(self, message: Message, *, discarded: bool) -> None:
+        if discarded:
+            grace_ends_at = time.monotonic() + CANCEL_GRACE_MS / 1_000
+            self._discarded[message.claimed_token] = grace_ends_at
+            self._mark_lost(message, "it was discarded")
+            self._pool.cancel(message, Discarded(f"message #{message.pk} was discarded"))
+        else:
+            self._mark_lost(message, "it expired or was released")
+            self._pool.cancel(message, LockLost(message.queue, message.pk, "renew"))
+
+    def _report_discarded(self) -> None:
+        """Report handlers of discarded messages that have not ended in time, each once."""
+        if self._on_discarded is None:
+            return
+        for message in self._pool.running:
+            if self._discarded.get(message.claimed_token, math.inf) <= time.monotonic():
+                self._discarded[message.claimed_token] = math.inf
+                self._on_discarded(message)
+
     def _running_under_lease(self) -> list[Message]:
         return [
             message
@@ -225,8 +279,7 @@ class LeaseRenewer:
             if is_renewed:
                 self._renewed[message.claimed_token] = now
             elif message.state == State.LOCKED:  # otherwise it was settled in the meantime
-                self._mark_lost(message, "it expired or was released")
-                self._pool.cancel(message, LockLost(message.queue, message.pk, "renew"))
+                self._end_lost(message, discarded=False)
 
     def _mark_lost(self, message: Message, reason: str) -> None:
         self._lost.add(message.claimed_token)

@@ -66,12 +66,22 @@ class Pool:
         """The time at which `busy` was set, on the monotonic clock."""
         # Keyed by id(): after a lost lease two deliveries of one message may run at once.
         self._running: dict[int, Message] = {}
+        self._given_up: set[int] = set()
         self._slots = [Slot(self._work, f"mqlite-handler-{number}") for number in range(threads)]
 
     @property
     def running(self) -> list[Message]:
         """The messages in a slot, including finished ones until take_finished() returns them."""
         return list(self._running.values())
+
+    @property
+    def awaited(self) -> list[Message]:
+        """The messages in `running` that have not been given up."""
+        return [message for message in self.running if id(message) not in self._given_up]
+
+    def give_up(self, message: Message) -> None:
+        """Do not wait for the message's handler when the process ends."""
+        self._given_up.add(id(message))
 
     @property
     def free(self) -> int:
@@ -109,6 +119,7 @@ class Pool:
             if slot is not None:  # None if the thread died after it had finished
                 slot.message = None
                 del self._running[id(finished.message)]
+                self._given_up.discard(id(finished.message))
                 results.append(finished)
         return results
 

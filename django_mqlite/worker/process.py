@@ -136,10 +136,21 @@ def _renewer(
         )
         shutdown.request(failed=True)
 
+    def end_process(message: Message) -> None:
+        logger.warning(
+            "message #%s of %s was discarded and its handler has not ended; this process is "
+            "ending and will be replaced",
+            message.pk,
+            message.queue,
+        )
+        pool.give_up(message)
+        shutdown.request()
+
     return LeaseRenewer(
         options.using,
         pool,
         timeout_ms=limits,
         on_stuck=None if options.supervised else shut_down,
+        on_discarded=end_process if options.supervised else None,
         on_failed=partial(shutdown.request, failed=True),
     )

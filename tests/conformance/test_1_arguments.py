@@ -57,6 +57,12 @@ CALLS = {
     "Message.objects.cancel": {"id": 1},
     "Message.objects.run_now": {"id": 1},
     "Message.objects.release": {"id": 1, "seen": "x"},
+    "Message.objects.discard": {"id": 1},
+    "Message.objects.discard_many": {"ids": [1]},
+    "Message.objects.discard_queue": {"queue": "jobs"},
+    "Message.objects.activate": {"id": 1},
+    "Message.objects.activate_many": {"ids": [1]},
+    "Message.objects.activate_queue": {"queue": "jobs"},
     "Message.objects.explain": {"id": 1},
     "Message.objects.peek": {"queue": "jobs"},
     "Message.objects.find": {},
@@ -102,6 +108,8 @@ OPTIONS = {
     ),
 }  # fmt: skip
 ANYTHING = {
+    ("Message.objects.discard_queue", "progress"),
+    ("Message.objects.activate_queue", "progress"),
     ("Message.objects.enqueue", "data"),
     ("Message.objects.publish", "data"),
     ("DeadLetter.objects.redrive_queue", "progress"),

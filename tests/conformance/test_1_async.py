@@ -36,6 +36,10 @@ MANAGER_VERBS = [
     ("cancel", (1,), {}),
     ("run_now", (1,), {}),
     ("release", (1,), {"seen": "x"}),
+    ("discard", (1,), {}),
+    ("discard_many", ([1],), {}),
+    ("activate", (1,), {}),
+    ("activate_many", ([1],), {}),
     ("explain", (1,), {}),
 ]
 MESSAGE_VERBS = [

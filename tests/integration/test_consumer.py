@@ -42,6 +42,10 @@ class FakePool:
     def running_ids(self):
         return [message.pk for message in self.running]
 
+    @property
+    def awaited(self):
+        return self.running
+
     def start(self, message):
         self.running.append(message)
 

@@ -11,6 +11,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
+from django_mqlite.exceptions import Discarded, LockLost
 from django_mqlite.handlers import Handler
 from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
@@ -119,6 +120,7 @@ def test_renewer_without_messages_only_waits(renewer):
 def test_lease_is_renewed_after_a_third_of_its_duration(
     renewer, message, clock, left, renewals, seconds
 ):
+    renewer.poll()  # the first time, it checks which leases hold
     locked_until = message.locked_until
     clock.advance(LEASE / 3 - timedelta(milliseconds=left))
 
@@ -253,6 +255,66 @@ def test_ended_messages_are_forgotten(renewer, message, running, clock):
 
     assert not renewer._lost
     assert not renewer._renewed
+
+
+# Leases that an operator ends
+
+
+def release(message):
+    seen = Message.objects.get(pk=message.pk).lease_fingerprint
+    assert Message.objects.release(message.pk, seen=seen)
+
+
+@pytest.mark.parametrize(
+    ("end", "error", "reason"),
+    [
+        (lambda message: Message.objects.discard(message.pk), Discarded, "discarded"),
+        (release, LockLost, "released"),
+    ],
+    ids=["discarded", "released"],
+)
+def test_lease_that_an_operator_ends_is_noticed(queue, running, caplog, end, error, reason):
+    held, other = enqueue_and_claim(queue), enqueue_and_claim(queue)
+    running += [held, other]
+    cancelled = []
+    pool = SimpleNamespace(
+        running=running, cancel=lambda message, error: cancelled.append((message, error))
+    )
+    renewer = LeaseRenewer("default", pool)
+    renewer.poll()
+    end(held)
+    renewer._version = None  # as if another connection had committed
+
+    renewer.poll()
+    renewer.poll()
+
+    assert (held.lease.lost, other.lease.lost) == (True, False)
+    ((message, found),) = cancelled
+    assert message is held
+    assert isinstance(found, error)
+    (record,) = [record for record in caplog.records if "is lost" in record.getMessage()]
+    assert reason in record.getMessage()
+
+
+def test_handler_of_a_discarded_message_is_reported_once_after_its_grace(
+    seconds, queue, running, clock
+):
+    held = enqueue_and_claim(queue)
+    running.append(held)
+    reported = []
+    pool = SimpleNamespace(running=running, cancel=lambda *_: False)
+    renewer = LeaseRenewer("default", pool, on_discarded=reported.append)
+    Message.objects.discard(held.pk)
+    renewer.poll()
+    seconds.at += leases.CANCEL_GRACE_MS / 1_000 - 0.1
+    renewer.poll()
+    assert reported == []
+    seconds.at += 0.1
+
+    renewer.poll()
+    renewer.poll()
+
+    assert reported == [held]
 
 
 # Stalls

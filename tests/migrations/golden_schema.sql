@@ -217,7 +217,7 @@ CREATE TRIGGER mqlite_line_leave AFTER DELETE ON mqlite_messages
 CREATE TRIGGER mqlite_line_return AFTER UPDATE OF state ON mqlite_messages
     WHEN NEW.line IS NOT NULL
          AND ((NEW.blocked = 1 AND OLD.state IN ('completed', 'dead_lettered'))
-              OR (NEW.blocked = 0 AND OLD.state = 'locked'
+              OR (NEW.blocked = 0 AND OLD.state IN ('locked', 'deferred')
                   AND NEW.state IN ('active', 'scheduled')))
     BEGIN
         UPDATE mqlite_messages SET blocked = 1

@@ -1,4 +1,4 @@
-"""Rules 7 and 8.2: cancel, redrive and purge."""
+"""Rules 7, 8.2 and 15: cancel, discard, activate, redrive and purge."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ from hypothesis.stateful import rule
 
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.types import fingerprint
+from tests.model.book import UNFINISHED
 from tests.model.settling import Settling
 from tests.model.strategies import (
     MODES,
@@ -22,7 +23,7 @@ from tests.model.world import seconds
 
 
 class DeadLetters(Settling):
-    """Cancel, run now, release, redrive and purge."""
+    """Cancel, run now, release, discard, activate, redrive and purge."""
 
     @rule(queue=queues, place=places)
     def cancel(self, queue: str, place: int) -> None:
@@ -47,6 +48,41 @@ class DeadLetters(Settling):
                 lambda: Message.objects.release(message.pk, seen=fingerprint(token)),
                 lambda: self.model.release(message.pk, token),
             )
+
+    @rule(queue=queues, state=st.sampled_from(sorted(UNFINISHED)), place=places)
+    def discard(self, queue: str, state: str, place: int) -> None:
+        self.provide(queue, state)
+        (id,) = self.world.ids([place], state)
+        self.both(lambda: Message.objects.discard(id), lambda: self.model.discard(id))
+
+    @rule(queue=queues, state=st.sampled_from(sorted(UNFINISHED)), at=some_places)
+    def discard_many(self, queue: str, state: str, at: Sequence[int]) -> None:
+        self.provide(queue, state)
+        ids = self.world.ids(at, state)
+        self.both(
+            lambda: Message.objects.discard_many(ids),
+            lambda: sum([self.model.discard(id) for id in dict.fromkeys(ids)]),
+        )
+
+    @rule(queue=any_queue, state=st.sampled_from([None, *sorted(UNFINISHED)]))
+    def discard_queue(self, queue: str, state: str | None) -> None:
+        self.both(
+            lambda: Message.objects.discard_queue(queue, state=state),
+            lambda: self.model.discard_queue(queue, state),
+        )
+
+    @rule(queue=queues, place=places)
+    def activate(self, queue: str, place: int) -> None:
+        self.provide(queue, "deferred")
+        (id,) = self.world.ids([place], "deferred")
+        self.both(lambda: Message.objects.activate(id), lambda: self.model.activate(id))
+
+    @rule(queue=any_queue)
+    def activate_queue(self, queue: str) -> None:
+        self.both(
+            lambda: Message.objects.activate_queue(queue),
+            lambda: self.model.activate_queue(queue),
+        )
 
     @rule(queue=queues, at=some_places, into=st.sampled_from([None, None, *MODES, "nowhere"]))
     def redrive(self, queue: str, at: Sequence[int], into: str | None) -> None:

@@ -4,7 +4,7 @@ The comments name the rules. The caller sets `now` and passes what is random in 
 lock tokens, and the delays of a backoff.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from django_mqlite import (
@@ -256,6 +256,33 @@ class Reference(Book):
             return False
         self.give_back(record, 0)
         return True
+
+    # Rule 15: discard and activate
+
+    def discard(self, id: int, states: Collection[str] = UNFINISHED) -> bool:
+        record = self.messages.get(id)
+        if record is None or record.state not in states:
+            return False
+        self.bury(record, "Discarded")
+        return True
+
+    def discard_queue(self, queue: str, state: str | None) -> int:
+        self.require_queue(queue)
+        states = UNFINISHED if state is None else {state}
+        return sum([self.discard(m.id, states) for m in self.of(queue)])
+
+    def activate(self, id: int) -> bool:
+        record = self.messages.get(id)
+        if record is None or record.state != "deferred":
+            return False
+        self.wait(record, 0)
+        self.enter(record)
+        record.activated = True
+        return True
+
+    def activate_queue(self, queue: str) -> int:
+        self.require_queue(queue)
+        return sum([self.activate(m.id) for m in self.of(queue)])
 
     def dead(self, queue: str) -> list[Record]:
         """Return the dead letters of the queue, the oldest first."""

@@ -66,6 +66,7 @@ class Record:
     token: str | None = None
     deliveries: int = 0
     handled: bool = False  # delivered or redriven: no mere schedule any more
+    activated: bool = False  # perhaps at its delivery limit
     finished_at: int = 0
     reason: str | None = None
     description: str | None = None

@@ -244,7 +244,7 @@ class World:
         assert len(set(tokens)) == len(tokens)
         for record in records:
             if record.state in ("active", "scheduled"):
-                assert record.deliveries < self.model.bound(record)
+                assert record.activated or record.deliveries < self.model.bound(record)
         keys = [(m.queue, m.new.unique) for m in records if m.state in UNFINISHED and m.new.unique]
         assert len(set(keys)) == len(keys)
         lines = {line for m in records if m.state in UNFINISHED and (line := self.model.line(m))}

@@ -4,6 +4,7 @@ BEGIN and COMMIT are counted; statements of triggers are not.
 """
 
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from django.db import connection, transaction
@@ -13,6 +14,7 @@ from django_mqlite import Draft
 from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.types import Completion
 from django_mqlite.verbs.settle import Settlement
+from django_mqlite.worker.leases import LeaseRenewer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -137,3 +139,26 @@ def test_settle_and_claim_is_one_transaction_of_three_statements(limit):
         )
 
     assert (all(held), len(messages)) == (True, limit)
+
+
+def test_discards_and_activations_are_one_statement_whatever_their_number():
+    claimed = Message.objects.claim("jobs", limit=64)
+    for message in claimed:
+        message.defer()
+    ids = [message.pk for message in claimed]
+
+    with counted(3):
+        assert Message.objects.activate_many(ids) == 64
+    with counted(3):
+        assert Message.objects.discard_many(ids) == 64
+
+
+def test_check_for_ended_leases_is_one_read_after_a_commit_and_none_without():
+    claimed = Message.objects.claim("jobs", limit=8)
+    pool = SimpleNamespace(running=claimed, cancel=lambda *_: False)
+    renewer = LeaseRenewer("default", pool)
+
+    with counted(1):
+        renewer.poll()
+    with counted(0):
+        renewer.poll()

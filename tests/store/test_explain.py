@@ -233,7 +233,7 @@ CASES = [
         "behind_head",
         (
             "waits behind #1, which is deferred, in group customer-7; #1: was deferred, and waits "
-            "until claim_deferred() claims it by its id"
+            "until it is activated or claimed with claim_deferred()"
         ),
         {"head": 1, "head_code": "deferred"},
     ),

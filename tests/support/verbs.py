@@ -24,6 +24,13 @@ def enqueue_and_claim(queue: Queue | str, data: Any = None, **options: Any) -> M
     return claim_one(queue)
 
 
+def deferred(queue: Queue | str, **options: Any) -> Message:
+    """Return a message that was enqueued, claimed and deferred."""
+    message = enqueue_and_claim(queue, **options)
+    message.defer()
+    return message
+
+
 def dead_letter(queue: Queue | str, data: Any = None, **options: Any) -> DeadLetter:
     """Enqueue, claim and reject a message."""
     message = enqueue_and_claim(queue, data, **options)

@@ -70,6 +70,7 @@ SAMPLES = [
     exceptions.NothingHasRun(iter(())),
     exceptions.HandlersNotImported("shop.handlers"),
     exceptions.HandlerThreadDied(),
+    exceptions.Discarded("stopped"),
     exceptions.Interrupted("stopped"),
     exceptions.DeliveryFailed("broken"),
     exceptions.DeadLettered("broken"),

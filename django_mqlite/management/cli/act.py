@@ -13,15 +13,17 @@ from django.core.management.base import CommandError
 from django_mqlite.formatting import state_label
 from django_mqlite.managers import DeadLetterManager, MessageManager
 from django_mqlite.models import DeadLetter, Message, Queue, Subscription
-from django_mqlite.types import BulkCount, Explanation
+from django_mqlite.types import UNFINISHED, BulkCount, Explanation, State
 from django_mqlite.verbs.references import format_ids
 
 from .arguments import (
     Options,
     Subcommand,
     add_ids,
+    add_ids_or_queue,
     add_selection,
     add_yes,
+    check_ids_or_queue,
     check_selection,
     duration,
     message_property,
@@ -234,18 +236,31 @@ class Action:
     key: str = ""
     """The key of the ids in JSON; by default `done`."""
     add_options: Callable[[ArgumentParser], None] = lambda parser: None
+    in_queue: "InQueue | None" = None
+    """How to act on messages of a queue, for a verb that can."""
 
     def subcommand(self) -> Subcommand:
         """Return the command that runs the verb."""
         return Subcommand(self.name, self.help, self._run, self._add_arguments, self.example)
 
     def _add_arguments(self, parser: ArgumentParser) -> None:
-        add_ids(parser)
-        if self.confirm:
+        if self.in_queue:
+            add_ids_or_queue(parser, with_state=len(self.in_queue.states) > 1)
+        else:
+            add_ids(parser)
+        if self.confirm or self.in_queue:
             add_yes(parser)
         self.add_options(parser)
 
     def _run(self, options: Options, output: Output) -> None:
+        if self.in_queue:
+            check_ids_or_queue(options)
+            if options["queue"]:
+                self.in_queue.run(options, output, done=self.done)
+                return
+        self._run_on_ids(options, output)
+
+    def _run_on_ids(self, options: Options, output: Output) -> None:
         messages = Message.objects.db_manager(options["database"])
         ids = list(dict.fromkeys(options["ids"]))
         act = self.verb(messages, options)
@@ -272,6 +287,44 @@ class Action:
             for id in ids
         ]
         output.answer(document, "\n".join(text), failed=bool(refused))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InQueue:
+    """A verb for the messages of a queue in some states. `confirm` is the question."""
+
+    verb: Callable[..., int]
+    """The method of the manager; it takes `state` if there is more than one state."""
+    states: Sequence[State]
+    confirm: str
+
+    def run(self, options: Options, output: Output, *, done: str) -> None:
+        """Act on no more messages than were confirmed, even if there are more by then."""
+        require_terminal(options)
+        name, selected = options["queue"], options.get("state")
+        queue = Queue.objects.db_manager(options["database"]).named(name)
+        count = self._count(queue, selected, options["limit"])
+        changed = 0
+        if count:
+            messages = plural(count, "message")
+            output.confirm(self.confirm.format(count=messages, queue=name), options)
+            by_state = {} if selected is None else {"state": selected}
+            with output.progress("messages", count) as progress:
+                changed = self.verb(
+                    Message.objects.db_manager(options["database"]),
+                    name,
+                    limit=count,
+                    progress=progress,
+                    **by_state,
+                )
+        text = f"{plural(changed, 'message')} of queue {name} {done}."
+        output.answer({"queue": name, done: changed}, text)
+
+    def _count(self, queue: Queue, selected: State | None, limit: int | None) -> int:
+        stats = Queue.objects.db_manager(queue._state.db).stats()
+        counts = next((stat.counts for stat in stats if stat.queue == queue.name), {})
+        total = sum(counts.get(state, 0) for state in self.states if selected in (None, state))
+        return total if limit is None else min(total, limit)
 
 
 def _refusal(action: Action, explanation: Explanation) -> str:
@@ -335,6 +388,35 @@ ACTIONS = (
         done="made due",
         refused=_state,
         key="due",
+    ),
+    Action(
+        name="discard",
+        help="End unfinished messages without delivering them again; they become dead letters.",
+        example="mqlite discard --queue orders --state deferred",
+        verb=lambda messages, options: messages.discard,
+        done="discarded",
+        refused=_state,
+        confirm="Discard {count}? They become dead letters, and running handlers are cancelled or "
+        "lose their lease.",
+        in_queue=InQueue(
+            verb=MessageManager.discard_queue,
+            states=UNFINISHED,
+            confirm="Discard {count} of queue {queue}? They become dead letters, and running "
+            "handlers are cancelled or lose their lease.",
+        ),
+    ),
+    Action(
+        name="activate",
+        help="Make deferred messages active again.",
+        example="mqlite activate 5 6",
+        verb=lambda messages, options: messages.activate,
+        done="activated",
+        refused=_state,
+        in_queue=InQueue(
+            verb=MessageManager.activate_queue,
+            states=(State.DEFERRED,),
+            confirm="Activate {count} of queue {queue}?",
+        ),
     ),
 )
 

@@ -14,7 +14,7 @@ from django.db import connections
 
 from django_mqlite.arguments import encode_text
 from django_mqlite.timing import MAX_DURATION_MS, milliseconds
-from django_mqlite.types import MAX_INTEGER, State
+from django_mqlite.types import MAX_INTEGER, UNFINISHED, State
 
 from .output import Output
 
@@ -107,6 +107,17 @@ def state(text: str) -> State:
         raise ArgumentTypeError(f"Invalid state {text!r}: use one of {known}.") from None
 
 
+def unfinished_state(text: str) -> State:
+    """Return the state of unfinished messages with this name."""
+    found = state(text)
+    if found not in UNFINISHED:
+        raise ArgumentTypeError(
+            f"Invalid state {text!r}: use one of {', '.join(UNFINISHED)}, because other messages "
+            "have ended."
+        )
+    return found
+
+
 def check_text(options: Options) -> None:
     """Raise CommandError for bytes on the command line that are not text."""
     for option in options.values():
@@ -140,6 +151,27 @@ def add_yes(parser: ArgumentParser) -> None:
 def add_ids(parser: ArgumentParser) -> None:
     """Add ID …, sequence numbers."""
     parser.add_argument("ids", type=count, nargs="+", metavar="ID", help="sequence numbers")
+
+
+def add_ids_or_queue(parser: ArgumentParser, *, with_state: bool) -> None:
+    """Add [ID …], and the options that select messages of a queue instead."""
+    add = parser.add_argument
+    add("ids", type=count, nargs="*", metavar="ID", help="sequence numbers")
+    add("--queue", metavar="QUEUE", help="messages of this queue instead")
+    if with_state:
+        add("--state", type=unfinished_state, metavar="STATE", help="in this state, with --queue")
+    add("--limit", type=count, metavar="N", help="at most N, with --queue")
+
+
+def check_ids_or_queue(options: Options) -> None:
+    """Raise CommandError unless either ids or a queue is given."""
+    if options["ids"] and options["queue"]:
+        raise CommandError("Pass either sequence numbers or --queue, not both.")
+    if not (options["ids"] or options["queue"]):
+        raise CommandError("Nothing is selected: pass sequence numbers, or --queue.")
+    for name in ("state", "limit"):
+        if options["ids"] and options.get(name):
+            raise CommandError(f"--{name} selects messages of a queue: pass --queue with it.")
 
 
 def add_id(parser: ArgumentParser) -> None:

@@ -29,6 +29,21 @@ def released_rows(rows: Iterable[tuple[Any, ...]]) -> list[Released]:
     return list(map(Released._make, rows))
 
 
+# The entry of `errors` for a delivery that ends without a settle.
+APPEND_FAILED_DELIVERY = (
+    APPEND_ERROR
+    + """ json_object(
+                   'class', %(error_class)s,
+                   'message', %(reason)s,
+                   'delivery', m.delivery_count,
+                   'worker', m.locked_by,
+                   'started_at', m.locked_at,
+                   'failed_at', %(now)s))"""
+)
+
+NO_LEASE = "lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0"
+"""The columns of a lease after its end."""
+
 # Shared by every statement that ends a lease without a settle. The delivery was counted when it was
 # claimed, so a message whose worker dies each time still reaches its limit. A statement that uses
 # this text defines `at_limit` (true if no delivery is left) for the row `m`.
@@ -38,15 +53,10 @@ END_LEASE = (
            finished_at = CASE WHEN at_limit THEN %(now)s ELSE 0 END,
            dead_letter_reason = CASE WHEN at_limit THEN 'MaxDeliveryCountExceeded' END,
            errors = """
-    + APPEND_ERROR
-    + """ json_object(
-                   'class', %(error_class)s,
-                   'message', %(reason)s,
-                   'delivery', m.delivery_count,
-                   'worker', m.locked_by,
-                   'started_at', m.locked_at,
-                   'failed_at', %(now)s)),
-           lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0"""
+    + APPEND_FAILED_DELIVERY
+    + """,
+           """
+    + NO_LEASE
 )
 
 # Served by mqlite_messages_locked (queue, locked_until) WHERE state = 'locked', one seek per queue.
@@ -123,6 +133,22 @@ def release_worker(
         limit=limit,
     )
     return released_rows(rows)
+
+
+# A read of a worker's own leases. A settle that is not committed yet has ended no lease.
+ENDED_LEASES = Statement(
+    """
+    SELECT json_extract(lease.value, '$[1]'), m.dead_letter_reason
+      FROM json_each(%(leases)s) AS lease
+      LEFT JOIN mqlite_messages AS m NOT INDEXED ON m.id = json_extract(lease.value, '$[0]')
+     WHERE m.lock_token IS NOT json_extract(lease.value, '$[1]')
+    """,
+)
+
+
+def ended_leases(connection: Connection, leases: Sequence[Lease]) -> dict[str, str | None]:
+    """Return the tokens of those leases that have ended, with the dead-letter reason if any."""
+    return dict(ENDED_LEASES.all(connection, leases=encode_leases(leases)))
 
 
 HELD_TOKEN = Statement(

@@ -11,6 +11,8 @@ PERMISSIONS = {
     "release": "release_message",
     "run_now": "change_message",
     "cancel": "delete_message",
+    "activate": "change_message",
+    "discard": "discard_message",
     "pause": "pause_queue",
 }
 

@@ -11,7 +11,8 @@ from django.urls import reverse
 
 from django_mqlite import timing
 from django_mqlite.models import Message
-from tests.support.verbs import dead_letter, enqueue_and_claim
+from django_mqlite.types import UNFINISHED
+from tests.support.verbs import dead_letter, deferred, enqueue_and_claim
 
 QUEUES = reverse("admin:django_mqlite_queue_changelist")
 MESSAGES = reverse("admin:django_mqlite_message_changelist")
@@ -21,6 +22,7 @@ MAKERS = {
     "active": lambda: Message.objects.enqueue("jobs", 1),
     "scheduled": lambda: Message.objects.enqueue("jobs", 1, delay=60),
     "locked": lambda: enqueue_and_claim("jobs", 1),
+    "deferred": lambda: deferred("jobs"),
     "dead_lettered": lambda: dead_letter("jobs"),
 }
 """Functions that store a message of a state."""
@@ -30,7 +32,15 @@ STATE_OF_ACTION = {
     "release": "locked",
     "run_now": "scheduled",
     "cancel": "scheduled",
+    "activate": "deferred",
+    "discard": "locked",
 }
+"""A state in which each action is possible."""
+
+
+def is_possible(action: str, state: str) -> bool:
+    """Return whether an action is possible in a state."""
+    return state in UNFINISHED if action == "discard" else state == STATE_OF_ACTION[action]
 
 
 def page_of(message: Any) -> str:

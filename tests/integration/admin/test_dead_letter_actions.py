@@ -4,7 +4,7 @@ import pytest
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.urls import reverse
 
-from django_mqlite.admin import actions
+from django_mqlite.admin import bulk_actions
 from django_mqlite.models import DeadLetter, Message
 from tests.support.verbs import claim_one, dead_letter, row_of, state_of
 
@@ -37,9 +37,9 @@ def letters(queue, make_queue):
 @pytest.fixture
 def one_batch_per_request(monkeypatch):
     """Batches of two, and a clock on which each batch takes as long as a request may."""
-    monkeypatch.setattr(actions, "BATCH", 2)
-    monkeypatch.setattr(actions, "MAX_SECONDS", 1.5)
-    monkeypatch.setattr(actions.time, "monotonic", iter(range(1000)).__next__)
+    monkeypatch.setattr(bulk_actions, "BATCH", 2)
+    monkeypatch.setattr(bulk_actions, "MAX_SECONDS", 1.5)
+    monkeypatch.setattr(bulk_actions.time, "monotonic", iter(range(1000)).__next__)
 
 
 # Confirmation
@@ -139,7 +139,7 @@ def test_action_affects_and_logs_selected_messages(operator, queue, action, stat
 
 
 def test_action_on_all_matching_is_one_log_entry(operator, letters, monkeypatch):
-    monkeypatch.setattr(actions, "BATCH", 1)
+    monkeypatch.setattr(bulk_actions, "BATCH", 1)
 
     answer(operator, ask(operator, "purge", "group=a"), "group=a")
     assert "2 dead letters purged." in text_after(operator)
@@ -183,7 +183,7 @@ def test_long_action_continues_until_nothing_is_left(operator, queue, one_batch_
 
 
 def test_continued_selection_stays_a_selection(operator, letters, monkeypatch):
-    monkeypatch.setattr(actions, "MAX_SECONDS", 0)
+    monkeypatch.setattr(bulk_actions, "MAX_SECONDS", 0)
 
     page = text_of(confirm(operator, "purge", *letters["a"], progress_left=3))
 
@@ -192,7 +192,7 @@ def test_continued_selection_stays_a_selection(operator, letters, monkeypatch):
 
 
 def test_batches_reach_dead_letters_of_all_times(operator, queue, clock, monkeypatch):
-    monkeypatch.setattr(actions, "BATCH", 2)
+    monkeypatch.setattr(bulk_actions, "BATCH", 2)
     for number in range(7):
         dead_letter("jobs")
         clock.advance(number % 2)

@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
+from django.utils.text import get_text_list
 
 from django_mqlite.exceptions import LockLost
 from django_mqlite.formatting import STATES
@@ -15,6 +16,7 @@ from .pages import (
     STATE_OF_ACTION,
     action_of,
     hidden_in,
+    is_possible,
     page_of,
     text_after,
     text_of,
@@ -36,7 +38,7 @@ def test_page_offers_only_actions_for_the_state(operator, viewer, queue, state):
 
     offered = [action for action in ACTIONS if f'/{action}/">' in text_of(operator.get(page))]
 
-    assert offered == [action for action in ACTIONS if STATE_OF_ACTION[action] == state]
+    assert offered == [action for action in ACTIONS if is_possible(action, state)]
     assert [action for action in ACTIONS if f'/{action}/">' in text_of(viewer.get(page))] == []
 
 
@@ -49,7 +51,7 @@ def test_page_offers_an_action_only_with_its_permission(make_staff, queue, actio
 
 @pytest.mark.parametrize(
     ("action", "state"),
-    [(action, state) for action in ACTIONS for state in MAKERS if state != STATE_OF_ACTION[action]],
+    [(action, state) for action in ACTIONS for state in MAKERS if not is_possible(action, state)],
 )
 def test_action_in_another_state_is_refused(operator, queue, action, state):
     message = MAKERS[state]()
@@ -58,7 +60,8 @@ def test_action_in_another_state_is_refused(operator, queue, action, state):
     press(operator, message, action)
 
     assert row_of(message) == before
-    text = f"#{message.pk} is {STATES[state]}, not {STATES[STATE_OF_ACTION[action]]}."
+    expected = [label for name, label in STATES.items() if is_possible(action, name)]
+    text = f"#{message.pk} is {STATES[state]}, not {get_text_list(expected)}."
     assert text in text_after(operator)
     assert not LogEntry.objects.exists()
 
@@ -71,6 +74,8 @@ def test_action_in_another_state_is_refused(operator, queue, action, state):
         ("release", "active", CHANGE, "Lease released."),
         ("run_now", "active", CHANGE, "Made due now."),
         ("cancel", "gone", DELETION, "Cancelled."),
+        ("activate", "active", CHANGE, "Activated."),
+        ("discard", "dead_lettered", CHANGE, "Discarded."),
     ],
 )
 def test_action_is_done_and_logged(operator, queue, action, state, flag, text):
@@ -85,7 +90,7 @@ def test_action_is_done_and_logged(operator, queue, action, state, flag, text):
     assert operator.get(response.url).status_code == 200
 
 
-@pytest.mark.parametrize("action", ["purge", "cancel", "release"])
+@pytest.mark.parametrize("action", ["purge", "cancel", "release", "discard"])
 def test_action_that_could_lose_something_is_confirmed_first(operator, queue, action):
     message = MAKERS[STATE_OF_ACTION[action]]()
     message.refresh_from_db()
@@ -112,10 +117,11 @@ def test_release_ends_only_the_lease_that_was_shown(operator, queue):
     assert "the lease shown on the page has already ended" in text_after(operator)
 
 
-def test_released_lease_is_lost_for_its_holder(operator, queue):
+@pytest.mark.parametrize("action", ["release", "discard"])
+def test_ended_lease_is_lost_for_its_holder(operator, queue, action):
     message = enqueue_and_claim("jobs", 1)
 
-    press(operator, Message.objects.get(), "release")
+    press(operator, Message.objects.get(), action)
 
     with pytest.raises(LockLost):
         message.complete()

@@ -1,4 +1,4 @@
-"""mqlite enqueue, cancel, release and run-now."""
+"""mqlite enqueue, cancel, release, run-now, discard and activate."""
 
 import io
 import json
@@ -7,7 +7,14 @@ import pytest
 from django.core.management import CommandError
 
 from django_mqlite.models import Message
-from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim, row_of, state_of
+from tests.support.verbs import (
+    claim_one,
+    dead_letter,
+    deferred,
+    enqueue_and_claim,
+    row_of,
+    state_of,
+)
 
 from .calls import answer, failed, mqlite
 
@@ -63,7 +70,7 @@ def test_enqueue_of_a_duplicate_names_the_first_message(make_queue, clock):
         mqlite("enqueue", "once", "2", "--message-id=m")
 
 
-# cancel, release and run-now
+# cancel, release, run-now, discard and activate
 
 
 def scheduled():
@@ -88,6 +95,10 @@ def dead():
     return dead_letter("jobs")
 
 
+def set_aside():
+    return deferred("jobs")
+
+
 def never_enqueued():
     return Message(pk=99)
 
@@ -97,6 +108,8 @@ ACTIONS = [
     (("release", "--yes"), locked, "released", "released", "active"),
     (("run-now",), scheduled, "made due", "due", "active"),
     (("run-now",), retrying, "made due", "due", "active"),
+    (("discard", "--yes"), locked, "discarded", "discarded", "dead_lettered"),
+    (("activate",), set_aside, "activated", "activated", "active"),
 ]
 REFUSALS = [
     (("cancel", "--yes"), active, "not cancelled: it is active."),
@@ -104,6 +117,8 @@ REFUSALS = [
     (("cancel", "--yes"), dead, "not cancelled: it is dead-lettered."),
     (("release", "--yes"), active, "not released: it has no lease, it is active."),
     (("run-now",), active, "not made due: it is active."),
+    (("discard", "--yes"), dead, "not discarded: it is dead-lettered."),
+    (("activate",), active, "not activated: it is active."),
     (
         ("cancel", "--yes"),
         never_enqueued,
@@ -141,7 +156,9 @@ def test_refused_message_stops_no_other(queue):
     assert state_of(letter) == "dead_lettered"
 
 
-@pytest.mark.parametrize(("command", "message"), [("cancel", scheduled), ("release", locked)])
+@pytest.mark.parametrize(
+    ("command", "message"), [("cancel", scheduled), ("release", locked), ("discard", locked)]
+)
 def test_action_without_a_yes_changes_nothing(queue, reply, command, message):
     message = message()
     before = row_of(message)
@@ -170,3 +187,36 @@ def test_release_leaves_a_lease_that_began_after_the_question(queue, reply):
         f"#{message.pk} not released: it was claimed again in the meantime.\n"
     )
     assert state_of(message) == "locked"
+
+
+# discard and activate in a queue
+
+
+@pytest.mark.parametrize("options", [(), ("--state", "deferred"), ("--limit", 1)])
+def test_messages_of_a_queue_are_discarded(queue, make_queue, reply, options):
+    make_queue("others")
+    messages = [set_aside(), active()]
+    other = Message.objects.enqueue("others", 1)
+    count = 1 if options else 2
+    reply("y\n")
+
+    text = mqlite("discard", "--queue", "jobs", *options)
+
+    noun = "message" if count == 1 else "messages"
+    assert text == f"{count} {noun} of queue jobs discarded.\n"
+    assert [state_of(message) for message in messages].count("dead_lettered") == count
+    assert state_of(other) == "active"
+    if "--state" in options:
+        assert state_of(messages[0]) == "dead_lettered"
+
+
+def test_deferred_messages_of_a_queue_are_activated(queue, reply):
+    messages = [set_aside(), set_aside()]
+    reply("no\n")
+    with pytest.raises(CommandError, match="Nothing was done"):
+        mqlite("activate", "--queue", "jobs")
+
+    assert answer("activate", "--queue", "jobs", "--yes") == {"queue": "jobs", "activated": 2}
+    assert answer("activate", "--queue", "jobs", "--yes") == {"queue": "jobs", "activated": 0}
+
+    assert {state_of(message) for message in messages} == {"active"}

@@ -14,7 +14,7 @@ from django_mqlite.models import Message
 
 from . import unruly  # noqa: F401 - registers its handlers
 from .models import Effect, effect_of
-from .waiting import wait_for
+from .waiting import LONGEST_WAIT, wait_for, wait_for_condition
 from .ways import stand_by, start, start_in_coroutine
 
 
@@ -38,6 +38,8 @@ def work_atomically(message: Message) -> None:
 
 @handler("async")
 async def work_in_a_loop(message: Message) -> None:
+    if "ended" in message.data:
+        await wait_until_cancelled(message.data)
     await asyncio.sleep(0)
     await Effect.objects.acreate(**effect_of(message))
     finish(message.data, message)
@@ -79,9 +81,29 @@ def prepare(message: Message) -> dict[str, Any]:
     steps: dict[str, Any] = message.data
     if "started" in steps:
         Path(f"{steps['started']}.{message.delivery_count}").write_text(str(os.getpid()))
+    if "ended" in steps:
+        wait_until_lost(message, Path(steps["ended"]))
     if "wait_for" in steps:
         wait_for(Path(steps["wait_for"]))
     return steps
+
+
+def wait_until_lost(message: Message, ended: Path) -> None:
+    wait_for_condition(lambda: message.lease is not None and message.lease.lost)
+    ended.touch()
+
+
+async def wait_until_cancelled(steps: dict[str, Any]) -> None:
+    touch(f"{steps['started']}.1")
+    try:
+        await asyncio.sleep(LONGEST_WAIT)
+    except asyncio.CancelledError:
+        touch(steps["ended"])
+        raise
+
+
+def touch(path: str) -> None:
+    Path(path).touch()
 
 
 def finish(steps: dict[str, Any], message: Message) -> None:

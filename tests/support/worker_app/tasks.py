@@ -6,6 +6,7 @@ from pathlib import Path
 
 from django_mqlite.task_backend.compat import task
 
+from . import handlers
 from .waiting import wait_for
 from .ways import start, start_in_coroutine
 
@@ -35,3 +36,8 @@ def fork(order):
 @task()
 async def fork_in_a_loop(order):
     await start_in_coroutine(order)
+
+
+@task()
+async def wait_until_cancelled(started, ended):
+    await handlers.wait_until_cancelled({"started": started, "ended": ended})

@@ -1,14 +1,19 @@
-"""Wait for a file that a test creates."""
+"""What handlers and tests wait for: a file that a test makes, or a condition."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 LONGEST_WAIT = 60.0
 
 
 def wait_for(path: Path) -> None:
+    wait_for_condition(path.exists)
+
+
+def wait_for_condition(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + LONGEST_WAIT
-    while not path.exists():
+    while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{path} did not appear")
+            raise TimeoutError(f"waited {LONGEST_WAIT:g} s in vain")
         time.sleep(0.01)
