@@ -125,7 +125,7 @@ def missing_table(connect):
     ("fail", "hint"),
     [
         (locked, "long transactions"),
-        (full, "free space"),
+        (full, "disk space"),
         (read_only, "cannot be written"),
         (missing_directory, "directory"),
         (missing_table, "manage.py migrate"),
