@@ -114,8 +114,9 @@ def test_message_that_is_not_a_dead_letter_is_left_alone(operator, queue, action
 @pytest.mark.parametrize(
     ("query", "offered"), [("", True), ("?group=nobody", False)], ids=["letters", "no letters"]
 )
-def test_list_offers_actions_on_all_matching(operator, letters, query, offered):
+def test_list_offers_operators_actions_on_all_matching(operator, viewer, letters, query, offered):
     assert ("Redrive all matching" in text_of(operator.get(DEAD_LETTERS + query))) == offered
+    assert "all matching" not in text_of(viewer.get(DEAD_LETTERS + query))
 
 
 # Log entries

@@ -101,10 +101,11 @@ REJECTED = [
     *(
         ((command, "job", *options), "Did you mean 'jobs'?")
         for command, *options in (
-            ("list",), ("peek",), ("tail",), ("tail", "--dead"), ("enqueue", "1"), ("redrive",),
-            ("purge", "--all", "--yes"), ("pause", "jobs"), ("resume",),
+            ("list",), ("errors",), ("peek",), ("tail",), ("tail", "--dead"), ("enqueue", "1"),
+            ("redrive",), ("purge", "--all", "--yes"), ("resume",),
         )
     ),
+    (("pause", "jobs", "job"), "Did you mean 'jobs'?"),
     (("redrive", "jobs", "--into", "job"), "Did you mean 'jobs'?"),
     # bytes that are not text
     *(

@@ -22,6 +22,7 @@ def execute(sql):
     ("arguments", "text"),
     [
         (["stats"], "There are no queues."),
+        (["errors"], "There are no dead letters."),
         (["list"], "There are no such messages."),
         (["list", "--state", "active"], "There are no such messages."),
         (["list", "--search", "x"], "There are no such messages."),

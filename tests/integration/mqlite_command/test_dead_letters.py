@@ -1,4 +1,4 @@
-"""mqlite redrive and purge."""
+"""mqlite errors, redrive and purge."""
 
 import io
 import json
@@ -10,6 +10,23 @@ from django_mqlite.models import DeadLetter, Message
 from tests.support.verbs import dead_letter, enqueue_and_claim, state_of
 
 from .calls import answer, mqlite
+
+
+def test_errors_counts_dead_letters_by_class(queue, make_queue):
+    make_queue("other")
+    for error in (KeyError("id"), TimeoutError(), KeyError("name")):
+        enqueue_and_claim("jobs").reject("Broken", error=error)
+    enqueue_and_claim("other").reject("Invalid")
+
+    assert answer("errors", "jobs") == {
+        "errors": [
+            {"error_class": "KeyError", "reason": None, "letters": 2},
+            {"error_class": "TimeoutError", "reason": None, "letters": 1},
+        ]
+    }
+    assert "Invalid" in mqlite("errors")
+    assert "TimeoutError" not in mqlite("errors", "--limit", 1)
+
 
 SELECTIONS = [
     ((), {"first", "lost", "new"}),

@@ -126,7 +126,7 @@ def test_file_above_a_threshold_is_a_warning_with_advice(db, monkeypatch, facts,
     assert all(advice in finding.advice for finding in findings)
 
 
-def test_unserved_queue_is_a_warning_until_a_worker_serves_it(queue, clock, start_worker):
+def test_queue_without_a_worker_is_a_warning(queue, clock, start_worker):
     Message.objects.enqueue("jobs", 1)
     clock.advance(59)
 

@@ -48,7 +48,7 @@ def test_peek_at_dead_letters_has_errors_and_no_lock_token(queue):
         "id": message.pk, "queue": "jobs", "state": "dead_lettered", "priority": 0,
         "blocked": False, "delivery_count": 1, "interruptions": 0, **times, "expires_at": None,
         "message_id": None, "correlation_id": None, "reply_to": None, "group_id": None,
-        "unique_key": None,
+        "unique_key": None, "error_class": "ValueError",
         "subject": "order", "content_type": "application/json", "properties": None,
         "data": {"order": 1}, "body_base64": None, "dead_letter_reason": "NoStock",
         "dead_letter_description": "article 17",

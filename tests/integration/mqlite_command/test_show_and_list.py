@@ -161,7 +161,7 @@ def test_show_prints_a_body_of_any_kind(queue, body, content_type, text):
 
 
 @pytest.mark.parametrize("command", ["show", "why"])
-def test_message_id_names_a_message_unless_several_have_it(make_queue, command):
+def test_message_id_shared_by_several_messages_is_refused(make_queue, command):
     for name in "abcdefghijk":
         make_queue(name)
         Message.objects.enqueue(name, 1, message_id="order-17")

@@ -68,7 +68,7 @@ def test_run_after_delays_the_task(tasks_queue, run_all, clock):
     assert run_all() == 1
 
 
-def test_result_has_the_task_as_it_was_enqueued(tasks_queue, run_once):
+def test_result_has_the_task_with_its_options(tasks_queue, run_once):
     options = {"max_attempts": 9, "backoff": 0.5, "ttl": timedelta(days=1)}
     task = calls.fail.using(priority=7, run_after=datetime(2025, 1, 1, tzinfo=UTC), **options)
     result = task.enqueue()
@@ -338,6 +338,7 @@ def test_enqueue_many_with_an_invalid_item_stores_nothing(tasks_queue):
 def test_enqueue_many_in_a_queue_with_a_dedup_window(unique_queue, run_all):
     assert calls.note.enqueue_many([]) == []
     calls.note.enqueue_many([Draft(1), Draft(1)])
-    assert run_all() == 2
+    calls.note.enqueue(1)
+    assert run_all() == 3
     with pytest.raises(InvalidTask, match="cannot use a message_id"):
         calls.note.using(message_id="a").enqueue_many([Draft(1)])

@@ -126,7 +126,7 @@ def test_using_turns_unique_off_and_on(tasks_queue):
 
 
 @pytest.mark.rule("13.9")
-def test_retried_call_stays_unique_until_it_has_failed(tasks_queue, run_once, clock):
+def test_retried_call_stays_unique_until_the_last_failure(tasks_queue, run_once, clock):
     task = calls.fail.using(unique=True, max_attempts=2, backoff=10)
     first = task.enqueue()
     run_once()

@@ -66,7 +66,9 @@ def test_unknown_task_is_not_run_but_retried_and_dead_lettered(tasks_queue, run_
     assert calls.seen == []
 
 
-def test_unknown_task_runs_once_the_code_has_it(tasks_queue, run_once, run_all, monkeypatch):
+def test_unknown_task_runs_after_a_deployment_adds_the_task(
+    tasks_queue, run_once, run_all, monkeypatch
+):
     enqueue(f"{HERE}.calls.new_name")
     run_once()
     monkeypatch.setattr(calls, "new_name", calls.meaning_of_life, raising=False)

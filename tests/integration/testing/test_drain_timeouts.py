@@ -50,7 +50,7 @@ def make(name):
     [(59, None, False), (61, None, True), (61, Reject("Broken"), True), (61, SystemExit(3), True)],
     ids=["in time", "returns late", "rejects late", "exits late"],
 )
-def test_late_handler_fails_when_it_ends(run, end_of, clock, flavour, seconds, raised, fails):
+def test_late_handler_fails_at_its_end(run, end_of, clock, flavour, seconds, raised, fails):
     def steps():
         make("a")
         clock.advance(seconds)
