@@ -73,7 +73,7 @@ def _bind(
     *,
     takes_context: bool,
 ) -> inspect.BoundArguments:
-    """Return the arguments by the function's parameters, without the context."""
+    """Bind the arguments, with a context if it takes one, to the function's parameters."""
     try:
         # Not the signature of a wrapped function, which may accept other arguments.
         signature = inspect.signature(function, follow_wrapped=False)

@@ -189,7 +189,7 @@ def add_selection(parser: ArgumentParser) -> None:
         "--older-than", type=duration, metavar="AGE", help="dead for at least this long, such as 7d"
     )
     add("--reason", metavar="NAME", help="only with this reason")
-    add("--error-class", metavar="CLASS", help="only with this class of the last error")
+    add("--error-class", metavar="CLASS", help="only if the last error is of this class")
 
 
 def check_selection(options: Options, *others: str) -> None:

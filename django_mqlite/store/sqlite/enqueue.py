@@ -140,7 +140,7 @@ def enqueue_many(
 ) -> list[Stored]:
     """Store messages of one queue; ids follow the given order.
 
-    Call check_rules() first, and leave out messages whose unique key is taken.
+    Call check_rules() first, and do not pass messages whose unique key is in use.
     """
     drafts, start = [], 1
     for message in messages:
