@@ -201,6 +201,17 @@ def test_module_that_fails_is_named_with_file_and_line(imports, text, error):
             imports(text)
 
 
+def test_module_of_the_setting_is_imported(imports):
+    assert imports("from django_mqlite import handler\nhandler('orders')(print)\n")["orders"]
+
+
+def test_missing_module_is_refused_by_name(settings):
+    settings.MQLITE = {"HANDLERS": ["shop.handlrs"]}
+
+    with pytest.raises(HandlersNotImported, match=r"'shop\.handlrs' cannot be imported"):
+        handlers.get_handlers()
+
+
 def test_decorator_without_a_queue_is_refused():
     with pytest.raises(ImproperlyConfigured, match=r"@handler\('queue-name'\)"):
 
