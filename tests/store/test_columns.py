@@ -11,6 +11,7 @@ pytestmark = pytest.mark.django_db
 
 OPTIONS = {"priority": 3, "ttl": 600, "message_id": "m", "subject": "s", "properties": {"a": "b"}}
 LEASE = {"state", "lock_token", "locked_by", "locked_at", "locked_until"}
+ERROR = {"errors", "error_class"}
 DEATH = {"state", "finished_at", "dead_letter_reason", "dead_letter_description"}
 
 
@@ -61,16 +62,16 @@ CASES = {
     ),
     "reject": (claimed, lambda m: m.reject("R", "because"), LEASE | DEATH),
     "defer": (claimed, lambda m: m.defer(), LEASE),
-    "release": (expired, lambda m: reap(), LEASE | {"errors"}),
+    "release": (expired, lambda m: reap(), LEASE | ERROR),
     "release by hand": (
         claimed,
         lambda m: Message.objects.release(m.pk, seen=m.lease_fingerprint),
-        LEASE | {"errors"},
+        LEASE | ERROR,
     ),
     "interrupt": (
         claimed,
         lambda m: sweeps.interrupt("default", [m.lease], reason="stopped"),
-        LEASE | {"errors", "delivery_count", "interruptions"},
+        LEASE | ERROR | {"delivery_count", "interruptions"},
     ),
     "activate": (due, lambda m: activate(), {"state"}),
     "run now": (scheduled, lambda m: Message.objects.run_now(m.pk), {"state", "visible_at"}),
