@@ -106,6 +106,14 @@ class NameConflict(MqliteError):
         )
 
 
+class QueueNotDeletable(MqliteError):
+    """The queue has work, belongs to a subscription, or is declared in settings."""
+
+    def __init__(self, queue: str, reason: str) -> None:
+        self.queue = queue
+        super().__init__(f"Queue {queue!r} was not deleted: {reason}.")
+
+
 class TopicNotFound(MqliteError):
     """The topic has no subscription, so there is no queue to publish to."""
 

@@ -49,7 +49,8 @@ class DeadLetterManager(DeadLetterVerbs[M]):
 class QueueManager(QueueVerbs[M]):
     """Create, configure and count queues: `Queue.objects`.
 
-    - Configure: create_queue(), configure(), and sync() for the queues declared in settings
+    - Configure: create_queue(), configure(), delete_queue(), and sync() for the queues declared in
+      settings
     - Inspect: named(), stats(), overview()
 
     A single queue has pause() and resume().

@@ -10,13 +10,14 @@ from .. import timing
 from ..arguments import checked_text
 from ..conf import get_settings, queue_columns, queue_config
 from ..doorbell import ring_doorbell
-from ..exceptions import NameConflict, QueueNotFound
+from ..exceptions import NameConflict, QueueNotDeletable, QueueNotFound
 from ..handlers import queues_of_kinds
 from ..names import checked_name
 from ..store import sqlite as store
-from ..transactions import after_commit, write_transaction
+from ..transactions import after_commit, write_transaction, yield_to_other_writers
 from ..types import OrderingMode, QueueConfig, QueueOverview, QueueStats
-from .base import M, Verbs, require_queue
+from .base import BATCH, M, Verbs, require_queue
+from .references import naming_references
 from .workers import last_hour, live_workers, settled_deliveries
 
 
@@ -50,6 +51,35 @@ class QueueVerbs(Verbs[M]):
                 raise QueueNotFound(name, store.queues.queue_names(connection))
             _declare(connection, name, replace(config, **columns), now=now)
         return self.get(name=name)
+
+    @naming_references
+    def delete_queue(self, name: str, *, everything: bool = False) -> bool:
+        """Delete a queue and its completed messages; return False if it does not exist.
+
+        A queue with unfinished messages or dead letters is deleted only with `everything=True`. Its
+        messages are deleted in batches, each in its own transaction. An interrupted call leaves the
+        rest; call it again. A handler that is running loses its lease.
+
+        Raises QueueNotDeletable if the queue has such messages, belongs to a subscription, or is
+        declared in MQLITE['QUEUES'], and MessageReferenced if a foreign key of the project prevents
+        the deletion.
+        """
+        name = checked_text(name, "name")
+        if name in get_settings().queues:
+            raise QueueNotDeletable(
+                name,
+                "it is declared in MQLITE['QUEUES'], and `migrate` would create it again; remove "
+                "the declaration first",
+            )
+        with write_transaction(self.database) as (connection, _):
+            owner = store.topics.NAME_OWNER.value(connection, name=name)
+            if owner == "a subscription":
+                raise QueueNotDeletable(name, "it belongs to a subscription; use unsubscribe()")
+            _check_deletable(connection, name, everything)
+        empty_queue(self.database, name, kind="queue", keep_work=not everything)
+        with write_transaction(self.database) as (connection, _):
+            _check_deletable(connection, name, everything)
+            return store.queues.DELETE_QUEUE.run(connection, name=name, kind="queue") > 0
 
     def sync(self) -> list[str]:
         """Apply the queues declared in settings to the database; return the changed names.
@@ -118,6 +148,26 @@ class QueueVerbs(Verbs[M]):
         name = checked_text(name, "name")
         require_queue(self.connection, name)
         return self.get(name=name)
+
+
+def _check_deletable(connection: Any, name: str, everything: bool) -> None:
+    if not everything and store.queues.HAS_WORK.value(connection, queue=name):
+        raise QueueNotDeletable(
+            name, "it has unfinished messages or dead letters; pass everything=True to delete them"
+        )
+
+
+def empty_queue(using: str, name: str, *, kind: str, keep_work: bool = False) -> None:
+    """Delete the messages of a queue of this kind in batches, unless `keep_work` finds some."""
+    deleted = BATCH
+    while deleted == BATCH:
+        with yield_to_other_writers(using), write_transaction(using) as (connection, _):
+            config = store.queues.queue_config(connection, name)
+            if config is None or config.kind != kind:
+                return
+            if keep_work and store.queues.HAS_WORK.value(connection, queue=name):
+                return
+            deleted = store.queues.EMPTY_QUEUE.run(connection, queue=name, limit=BATCH)
 
 
 def _declare(connection: Any, name: str, config: QueueConfig, *, now: int) -> bool:

@@ -8,17 +8,21 @@ from ..exceptions import NameConflict
 from ..filters import check_filter
 from ..names import checked_name
 from ..store import sqlite as store
-from ..transactions import write_transaction, yield_to_other_writers
-from .base import BATCH, M, Verbs
+from ..transactions import write_transaction
+from .base import M, Verbs
+from .queues import empty_queue
 
 
 class TopicVerbs(Verbs[M]):
     """Subscribe to and unsubscribe from topics."""
 
-    def subscribe(self, topic: str, subscription: str, *, filter: str = "", **options: Any) -> M:
+    def subscribe(
+        self, topic: str, subscription: str, *, filter: str | None = "", **options: Any
+    ) -> M:
         """Copy messages that are published to `topic` into the queue `subscription`.
 
-        `filter` is a CEL expression over the message's properties; '' matches every message.
+        `filter` is a CEL expression over the message's properties; '' matches every message, and
+        None keeps the filter of a subscription that exists.
         `options` configure the queue, as in MQLITE['QUEUES']. Subscribing again only replaces
         the filter, so it does not accept options.
 
@@ -27,7 +31,8 @@ class TopicVerbs(Verbs[M]):
         """
         topic = checked_name(topic)
         subscription = checked_name(subscription)
-        check_filter(filter)
+        if filter is not None:
+            check_filter(filter)
         config = queue_config(options, f"subscription {subscription!r}", kind="subscription")
         with write_transaction(self.database) as (connection, now):
             if _is_new(connection, topic, subscription):
@@ -51,21 +56,10 @@ class TopicVerbs(Verbs[M]):
         subscription = checked_text(subscription, "subscription")
         with write_transaction(self.database) as (connection, _):
             existed = store.topics.UNSUBSCRIBE.run(connection, subscription=subscription) > 0
-        while self._empty_queue(subscription) == BATCH:
-            pass
+        empty_queue(self.database, subscription, kind="subscription")
         with write_transaction(self.database) as (connection, _):
-            store.topics.DELETE_SUBSCRIPTION_QUEUE.run(connection, name=subscription)
+            store.queues.DELETE_QUEUE.run(connection, name=subscription, kind="subscription")
         return existed
-
-    def _empty_queue(self, subscription: str) -> int:
-        with (
-            yield_to_other_writers(self.database),
-            write_transaction(self.database) as (connection, _),
-        ):
-            owner = store.topics.NAME_OWNER.value(connection, name=subscription)
-            if owner != "a subscription":
-                return 0
-            return store.topics.EMPTY_QUEUE.run(connection, queue=subscription, limit=BATCH)
 
 
 def _is_new(connection: Any, topic: str, subscription: str) -> bool:

@@ -80,6 +80,7 @@ CALLS = {
     "Queue.objects.create_queue": {"name": "jobs"},
     "Queue.objects.configure": {"name": "jobs"},
     "Queue.objects.named": {"name": "jobs"},
+    "Queue.objects.delete_queue": {"name": "jobs"},
     "Queue.objects.stats": {},
     "Queue.objects.overview": {},
     "Queue.objects.sync": {},
@@ -115,6 +116,7 @@ ANYTHING = {
     ("DeadLetter.objects.redrive_queue", "progress"),
     ("DeadLetter.objects.purge_queue", "progress"),
     ("DeadLetter.objects.purge_queue", "everything"),
+    ("Queue.objects.delete_queue", "everything"),
 }
 MODELS = {model.__name__: model for model in (Message, DeadLetter, Queue, Subscription)}
 

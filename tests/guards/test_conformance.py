@@ -10,7 +10,7 @@ from tests.support.source import ROOT, python_files, tree_of
 
 DOCUMENT = ROOT / "docs" / "conformance.md"
 RULES_OF_SECTION = {
-    1: 10,
+    1: 11,
     2: 7,
     3: 8,
     4: 5,

@@ -63,6 +63,7 @@ SAMPLES = [
     exceptions.PriorityRefused("jobs"),
     exceptions.DuplicateConflict("jobs", "key", 7),
     exceptions.NameConflict("jobs", "a topic"),
+    exceptions.QueueNotDeletable("jobs", "it has work"),
     exceptions.TopicNotFound("orders", ["order"]),
     exceptions.LockLost("jobs", 17, "complete"),
     exceptions.TransactionRefused(),

@@ -1,9 +1,14 @@
 """The subcommands of `manage.py mqlite`: one entry each in a table."""
 
-from . import act, file, inspect
+from . import act, file, inspect, queues
 from .arguments import Subcommand
 
 SUBCOMMANDS: dict[str, Subcommand] = {
     subcommand.name: subcommand
-    for subcommand in (*inspect.SUBCOMMANDS, *act.SUBCOMMANDS, *file.SUBCOMMANDS)
+    for subcommand in (
+        *inspect.SUBCOMMANDS,
+        *act.SUBCOMMANDS,
+        *queues.SUBCOMMANDS,
+        *file.SUBCOMMANDS,
+    )
 }

@@ -5,14 +5,13 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from django_mqlite.formatting import state_label
 from django_mqlite.managers import DeadLetterManager, MessageManager
-from django_mqlite.models import DeadLetter, Message, Queue, Subscription
+from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.types import UNFINISHED, BulkCount, Explanation, State
 from django_mqlite.verbs.references import format_ids
 
@@ -31,7 +30,7 @@ from .arguments import (
 )
 from .output import Output, as_command_error, lines, plural, require_terminal
 
-# enqueue
+# enqueue and publish
 
 ENQUEUE_OPTIONS = (
     "delay", "ttl", "priority", "group_id", "subject", "message_id", "unique_key", "correlation_id",
@@ -40,8 +39,17 @@ ENQUEUE_OPTIONS = (
 
 
 def _add_enqueue_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("queue", metavar="QUEUE")
+    _add_message_arguments(parser)
+
+
+def _add_publish_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    _add_message_arguments(parser)
+
+
+def _add_message_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("queue", metavar="QUEUE")
     add("data", metavar="DATA", help="JSON, or text with --text; - reads stdin")
     add("--text", action="store_true", help="DATA is text, not JSON")
     add("--delay", type=duration, metavar="AGE", help="deliver after this long, such as 15m")
@@ -75,15 +83,9 @@ def _add_enqueue_arguments(parser: ArgumentParser) -> None:
 
 
 def _enqueue(options: Options, output: Output) -> None:
-    data = sys.stdin.read() if options["data"] == "-" else options["data"]
-    if not options["text"]:
-        data = _parse_json(data)
     with as_command_error(TypeError, ValueError, RecursionError):
         message = Message.objects.db_manager(options["database"]).enqueue(
-            options["queue"],
-            data,
-            properties=dict(options["properties"] or ()) or None,
-            **{name: options[name] for name in ENQUEUE_OPTIONS},
+            options["queue"], _data(options), **_message_options(options)
         )
     output.answer(
         {
@@ -96,6 +98,31 @@ def _enqueue(options: Options, output: Output) -> None:
         if message.duplicate
         else f"#{message.pk} enqueued in queue {message.queue}.",
     )
+
+
+def _publish(options: Options, output: Output) -> None:
+    topic = options["topic"]
+    with as_command_error(TypeError, ValueError, RecursionError):
+        copies = Message.objects.db_manager(options["database"]).publish(
+            topic, _data(options), **_message_options(options)
+        )
+    output.answer(
+        {"topic": topic, "messages": [{"id": copy.pk, "queue": copy.queue} for copy in copies]},
+        "\n".join(f"#{copy.pk} enqueued in queue {copy.queue}." for copy in copies)
+        or f"Nothing was enqueued: no subscription of topic {topic} matches.",
+    )
+
+
+def _message_options(options: Options) -> dict[str, Any]:
+    return {
+        "properties": dict(options["properties"] or ()) or None,
+        **{name: options[name] for name in ENQUEUE_OPTIONS},
+    }
+
+
+def _data(options: Options) -> Any:
+    data = sys.stdin.read() if options["data"] == "-" else options["data"]
+    return data if options["text"] else _parse_json(data)
 
 
 def _parse_json(text: str) -> Any:
@@ -421,68 +448,17 @@ ACTIONS = (
 )
 
 
-# pause, resume and subscribe
-
-
-def _add_queues(parser: ArgumentParser) -> None:
-    parser.add_argument("queues", nargs="+", metavar="QUEUE")
-
-
-def _set_paused(options: Options, output: Output, *, paused: bool) -> None:
-    """Pause or resume all queues, or none if one of them is unknown."""
-    manager = Queue.objects.db_manager(options["database"])
-    queues = [manager.named(name) for name in dict.fromkeys(options["queues"])]
-    changed = {queue.name: manager.set_paused(queue, paused) for queue in queues}
-    done = "paused" if paused else "resumed"
-    unchanged = "was already paused" if paused else "was not paused"
-    document = [
-        {"queue": name, "paused": paused, "changed": was_changed}
-        for name, was_changed in changed.items()
-    ]
-    text = [
-        f"Queue {name} {done if was_changed else unchanged}."
-        for name, was_changed in changed.items()
-    ]
-    output.answer({"queues": document}, "\n".join(text))
-
-
-def _add_subscribe_arguments(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    add("topic", metavar="TOPIC")
-    add("subscription", metavar="SUBSCRIPTION", help="name of the subscription and its queue")
-    add(
-        "--filter", default="", metavar="EXPRESSION", help="CEL expression (default: every message)"
-    )
-
-
-def _subscribe(options: Options, output: Output) -> None:
-    topic, name, expression = options["topic"], options["subscription"], options["filter"]
-    with as_command_error(ValueError):
-        Subscription.objects.db_manager(options["database"]).subscribe(
-            topic, name, filter=expression
-        )
-    output.answer(
-        {"topic": topic, "subscription": name, "filter": expression},
-        f"Queue {name} subscribed to topic {topic}: {expression or 'every message'}",
-    )
-
-
 # fmt: off
 SUBCOMMANDS = (
     Subcommand("enqueue", "Enqueue a message.",
         _enqueue, _add_enqueue_arguments, "mqlite enqueue orders '{\"order\": 17}' --delay 15m"),
+    Subcommand("publish", "Publish a message to the subscriptions of a topic.",
+        _publish, _add_publish_arguments, "mqlite publish prices '{\"article\": 7}'"),
     Subcommand("redrive", "Redrive dead letters of a queue: all, or by age, reason, error or id.",
         _redrive, _add_redrive_arguments,
         "mqlite redrive orders --reason MaxDeliveryCountExceeded --rate 10"),
     Subcommand("purge", "Delete dead letters of a queue.",
         _purge, _add_purge_arguments, "mqlite purge orders --older-than 30d"),
     *(action.subcommand() for action in ACTIONS),
-    Subcommand("pause", "Stop claims from queues. Enqueueing and running handlers continue.",
-        partial(_set_paused, paused=True), _add_queues, "mqlite pause orders emails"),
-    Subcommand("resume", "Resume claims from paused queues.",
-        partial(_set_paused, paused=False), _add_queues, "mqlite resume orders"),
-    Subcommand("subscribe", "Subscribe a queue to a topic, or change the filter of a subscription.",
-        _subscribe, _add_subscribe_arguments,
-        "mqlite subscribe orders stock --filter 'subject == \"paid\"'"),
 )
 # fmt: on

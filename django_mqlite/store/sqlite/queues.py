@@ -129,3 +129,41 @@ def queue_stats(connection: Connection, *, now: int) -> list[QueueStats]:
         )
         for name, paused, *values in QUEUE_STATS.all(connection, now=now)
     ]
+
+
+# One branch per state, because each partial index covers one state and none covers all of them.
+EMPTY_QUEUE = Statement(
+    """
+    DELETE FROM mqlite_messages
+     WHERE id IN (SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'active'
+                   UNION ALL
+                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'locked'
+                   UNION ALL
+                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'scheduled'
+                   UNION ALL
+                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'deferred'
+                   UNION ALL
+                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'completed'
+                   UNION ALL
+                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s
+                                                   AND state = 'dead_lettered'
+                   LIMIT %(limit)s)
+       AND queue = %(queue)s
+    """,
+)
+
+# Whether deleting the queue would delete work: completed messages are only kept for inspection.
+HAS_WORK = Statement(
+    """
+    SELECT EXISTS (SELECT 1 FROM mqlite_messages WHERE queue = %(queue)s AND state = 'active')
+        OR EXISTS (SELECT 1 FROM mqlite_messages WHERE queue = %(queue)s AND state = 'locked')
+        OR EXISTS (SELECT 1 FROM mqlite_messages WHERE queue = %(queue)s AND state = 'scheduled')
+        OR EXISTS (SELECT 1 FROM mqlite_messages WHERE queue = %(queue)s AND state = 'deferred')
+        OR EXISTS (SELECT 1 FROM mqlite_messages WHERE queue = %(queue)s
+                                                   AND state = 'dead_lettered')
+    """,
+)
+
+# The foreign key makes SQLite search all messages for this queue. There is no index for that,
+# because no other statement would use it.
+DELETE_QUEUE = Statement("DELETE FROM mqlite_queues WHERE name = %(name)s AND kind = %(kind)s")

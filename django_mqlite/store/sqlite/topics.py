@@ -50,41 +50,14 @@ SUBSCRIPTION_TOPIC = Statement(
     "SELECT topic FROM mqlite_subscriptions WHERE subscription = %(subscription)s",
 )
 
-# Subscribing again replaces the filter and nothing else.
+# Subscribing again replaces the filter and nothing else; NULL keeps it.
 SUBSCRIBE = Statement(
     """
     INSERT INTO mqlite_subscriptions (subscription, topic, filter, created_at)
-    VALUES (%(subscription)s, %(topic)s, %(filter)s, %(now)s)
-    ON CONFLICT (subscription) DO UPDATE SET filter = excluded.filter
+    VALUES (%(subscription)s, %(topic)s, coalesce(%(filter)s, ''), %(now)s)
+    ON CONFLICT (subscription) DO UPDATE SET filter = coalesce(%(filter)s, filter)
     """,
 )
 
 # New messages are no longer copied; the queue remains.
 UNSUBSCRIBE = Statement("DELETE FROM mqlite_subscriptions WHERE subscription = %(subscription)s")
-
-# One branch per state, because each partial index covers one state and none covers all of them.
-EMPTY_QUEUE = Statement(
-    """
-    DELETE FROM mqlite_messages
-     WHERE id IN (SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'active'
-                   UNION ALL
-                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'locked'
-                   UNION ALL
-                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'scheduled'
-                   UNION ALL
-                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'deferred'
-                   UNION ALL
-                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s AND state = 'completed'
-                   UNION ALL
-                  SELECT id FROM mqlite_messages WHERE queue = %(queue)s
-                                                   AND state = 'dead_lettered'
-                   LIMIT %(limit)s)
-       AND queue = %(queue)s
-    """,
-)
-
-# The foreign key makes SQLite search all messages for this queue. There is no index for that,
-# because no other statement would use it.
-DELETE_SUBSCRIPTION_QUEUE = Statement(
-    "DELETE FROM mqlite_queues WHERE name = %(name)s AND kind = 'subscription'",
-)

@@ -1,8 +1,8 @@
-"""mqlite stats, pause, resume and subscribe."""
+"""mqlite stats, pause and resume."""
 
 import json
 
-from django_mqlite.models import Message, Queue, Subscription
+from django_mqlite.models import Message, Queue
 from tests.support.verbs import dead_letter
 
 from .calls import SLEEP, Terminal, answer, mqlite
@@ -73,16 +73,3 @@ def test_queues_are_paused_and_resumed(queue, make_queue):
     assert mqlite("resume", "jobs", "others") == "Queue jobs resumed.\nQueue others resumed.\n"
     assert mqlite("resume", "jobs") == "Queue jobs was not paused.\n"
     assert not Queue.objects.filter(paused=True).exists()
-
-
-def test_subscribe_creates_a_subscription_and_changes_its_filter(db):
-    text = mqlite("subscribe", "orders", "stock", "--filter", 'subject == "paid"')
-
-    assert text == 'Queue stock subscribed to topic orders: subject == "paid"\n'
-    assert answer("subscribe", "orders", "stock") == {
-        "topic": "orders",
-        "subscription": "stock",
-        "filter": "",
-    }
-    assert Subscription.objects.get().filter == ""
-    assert mqlite("subscribe", "orders", "stock").endswith("orders: every message\n")
