@@ -13,12 +13,14 @@ from .exceptions import (
     QueueNotFound,
     Reject,
     Retry,
+    ScheduleNotFound,
     SchemaVersionMismatch,
     TopicNotFound,
     TransactionRefused,
 )
 from .handlers import handler
 from .message import Draft
+from .recurring import periodic
 from .shortcuts import aenqueue, aenqueue_many, apublish, enqueue, enqueue_many, publish
 
 __version__ = "0.1.0"
@@ -37,6 +39,7 @@ __all__ = [
     "QueueNotFound",
     "Reject",
     "Retry",
+    "ScheduleNotFound",
     "SchemaVersionMismatch",
     "TopicNotFound",
     "TransactionRefused",
@@ -46,5 +49,6 @@ __all__ = [
     "enqueue",
     "enqueue_many",
     "handler",
+    "periodic",
     "publish",
 ]

@@ -13,8 +13,10 @@ from django.db.utils import OperationalError
 
 from .conf import get_settings
 from .exceptions import HandlersNotImported
-from .handlers import Handler, get_handlers, queues_of_kinds
+from .handlers import Handler, get_handlers, prepare_task, queues_of_kinds
 from .names import suggestion
+from .recurring import all_schedules
+from .schedules import Schedule
 from .schema import schema_differences
 from .sqlite3.driver import has_wal_reset_bug
 from .store import sqlite as store
@@ -110,6 +112,30 @@ def check_handlers(**_: Any) -> list[CheckMessage]:
             )
         ]
     return []
+
+
+@register("mqlite")
+@with_link
+def check_schedules(**_: Any) -> list[CheckMessage]:
+    """Check that schedules have unique names, and that their tasks can be enqueued."""
+    if not settings_are_valid() or check_handlers():
+        return []
+    try:
+        schedules = all_schedules()
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="mqlite.E011")]
+    return [error for schedule in schedules.values() for error in _check_task(schedule)]
+
+
+def _check_task(schedule: Schedule) -> Iterator[CheckMessage]:
+    if schedule.task is None:
+        return
+    try:
+        prepare_task(schedule)
+    except Exception as error:  # noqa: BLE001 - the project's task modules may raise anything
+        yield Error(
+            f"Schedule {schedule.name!r} cannot enqueue its task: {error}", id="mqlite.E011"
+        )
 
 
 def imported_handlers() -> Mapping[str, Handler]:
@@ -213,6 +239,7 @@ def check_database(databases: Sequence[str] | None = None, **_: Any) -> list[Che
             *_check_journal_mode(connection),
             *_check_schema(connection),
             *_check_handlers(connection),
+            *_check_schedules(connection),
         ]
     except OperationalError as error:
         return [
@@ -253,8 +280,28 @@ def _check_schema(connection: Any) -> list[CheckMessage]:
     ]
 
 
+def _known_queues(connection: Any) -> set[str]:
+    return {*get_settings().queues, *queues_of_kinds(), *_existing_queues(connection)}
+
+
+def _check_schedules(connection: Any) -> list[CheckMessage]:
+    if check_handlers() or check_schedules():
+        return []
+    known = _known_queues(connection)
+    return [
+        Warning(
+            f"Schedule {schedule.name!r} enqueues messages in queue {schedule.queue!r}, which does "
+            f"not exist and is not in MQLITE['QUEUES']{suggestion(schedule.queue, known)}.",
+            hint="Declare the queue and run migrate, or call Queue.objects.create_queue().",
+            id="mqlite.W015",
+        )
+        for schedule in all_schedules().values()
+        if known and schedule.task is None and schedule.queue not in known
+    ]
+
+
 def _check_handlers(connection: Any) -> list[CheckMessage]:
-    known = {*get_settings().queues, *queues_of_kinds(), *_existing_queues(connection)}
+    known = _known_queues(connection)
     return [
         Warning(
             f"{handler.path} handles queue {queue!r}, which does not exist and is not in "

@@ -9,8 +9,10 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from .exceptions import MqliteError
 from .guard import safe_repr
-from .names import checked_name, suggestion
+from .names import check_options, checked_name
+from .schedules import Schedule, read_schedule
 from .timing import milliseconds
 from .types import OrderingMode, QueueConfig
 
@@ -29,6 +31,7 @@ class Settings:
     dlq_max_bytes: int = -1
     database: str | None = None
     handlers: tuple[str, ...] | None = None
+    schedules: Mapping[str, Schedule] = field(default_factory=dict)
 
 
 def get_settings() -> Settings:
@@ -39,13 +42,15 @@ def get_settings() -> Settings:
 @cache
 def _read() -> Settings:
     raw = getattr(settings, "MQLITE", {})
-    _check_names(raw, {"QUEUES", *SETTING_OPTIONS}, "MQLITE")
+    _check_names(raw, {"QUEUES", "SCHEDULES", *SETTING_OPTIONS}, "MQLITE")
     values: dict[str, Any] = {}
     if "QUEUES" in raw:
         values["queues"] = _queues(raw["QUEUES"])
     for name, (attribute, read) in SETTING_OPTIONS.items():
         if name in raw:
             values[attribute] = read(raw[name], f"MQLITE[{name!r}]")
+    if "SCHEDULES" in raw:
+        values["schedules"] = _schedules(raw["SCHEDULES"])
     return Settings(**values)
 
 
@@ -62,6 +67,22 @@ def _queue_name(name: Any) -> str:
         return checked_name(name)
     except ValueError as error:
         raise ImproperlyConfigured(f"MQLITE['QUEUES']: {error}") from error
+
+
+def _schedules(raw: Any) -> dict[str, Schedule]:
+    _check_names(raw, raw, "MQLITE['SCHEDULES']")
+    return {
+        name: configured_schedule(name, options, f"MQLITE['SCHEDULES'][{name!r}]")
+        for name, options in raw.items()
+    }
+
+
+def configured_schedule(name: Any, options: Any, where: str) -> Schedule:
+    """Return the schedule; raise ImproperlyConfigured, naming `where`, for an invalid option."""
+    try:
+        return read_schedule(name, options, where, timezone=settings.TIME_ZONE)
+    except (TypeError, ValueError, MqliteError) as error:
+        raise ImproperlyConfigured(str(error)) from error
 
 
 def _alias(value: Any, where: str) -> str | None:
@@ -101,13 +122,10 @@ def queue_columns(options: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _check_names(raw: Any, known: Iterable[str], where: str) -> None:
-    if not isinstance(raw, Mapping):
-        raise ImproperlyConfigured(f"{where} must be a dict, not {safe_repr(raw)}")
-    for name in raw:
-        if name not in known:
-            raise ImproperlyConfigured(
-                f"{where} has no option {safe_repr(name)}{suggestion(name, known)}"
-            )
+    try:
+        check_options(raw, known, where)
+    except (TypeError, ValueError) as error:
+        raise ImproperlyConfigured(str(error)) from error
 
 
 def _duration(minimum: int) -> Callable[[Any, str], int]:
@@ -197,7 +215,7 @@ def sqlite_options(*, timeout: float = 5, synchronous: str = "FULL") -> dict[str
 
 
 def _clear_cache(*, setting: str, **_: Any) -> None:
-    if setting == "MQLITE":
+    if setting in ("MQLITE", "TIME_ZONE"):
         _read.cache_clear()
 
 

@@ -126,6 +126,17 @@ class TopicNotFound(MqliteError):
         )
 
 
+class ScheduleNotFound(MqliteError):
+    """The project has no recurring schedule of this name."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        self.name = name
+        super().__init__(
+            f"There is no schedule {name!r}.{suggestion_sentence(name, known)} Declare it in "
+            "MQLITE['SCHEDULES'] or with @periodic."
+        )
+
+
 LeaseVerb = Literal["complete", "abandon", "reject", "defer", "renew"]
 """A verb that needs a lease."""
 

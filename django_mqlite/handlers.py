@@ -13,6 +13,8 @@ from django.utils.module_loading import module_has_submodule
 
 from .conf import get_settings
 from .exceptions import HandlersNotImported, NoHandler, NothingHasRun
+from .message import TASK
+from .schedules import Schedule
 from .timing import Duration, milliseconds
 
 HandlerFunction = Callable[[Any], Awaitable[object] | object]
@@ -109,7 +111,7 @@ def handler(
             function=function,
             atomic=atomic,
             timeout_ms=timeout_ms,
-            location=_registering_location(),
+            location=registering_location(),
         )
         if new.is_generator:
             raise ImproperlyConfigured(
@@ -133,7 +135,7 @@ def handler(
     return register
 
 
-def _registering_location() -> SourceLocation:
+def registering_location() -> SourceLocation:
     """Return the line of the module that is being imported, even below other decorators.
 
     Each import and each reload of a module has its own spec.
@@ -160,8 +162,12 @@ def _replaces(new: Handler, old: Handler) -> bool:
     """
     if new.function is old.function:
         return True
-    is_reload = new.location.execution is not old.location.execution
-    return is_reload and new.location.file == old.location.file and new.path == old.path
+    return is_reload(new.location, old.location) and new.path == old.path
+
+
+def is_reload(new: SourceLocation, old: SourceLocation) -> bool:
+    """Return whether `new` belongs to another execution of the same module."""
+    return new.execution is not old.execution and new.file == old.file
 
 
 def get_handlers() -> Mapping[str, Handler]:
@@ -213,6 +219,10 @@ def _failing_line(module: str, error: BaseException) -> str | None:
     return None
 
 
+Enqueue = Callable[[str, Mapping[str, str]], Any]
+"""Enqueue one call on a database, with additional properties, and return its message."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageKind:
     """A kind of message, such as tasks, that is identified by its content type in any queue.
@@ -225,6 +235,8 @@ class MessageKind:
     handler_of: Callable[[Any], Handler]
     queues: Callable[[], Iterable[str]]
     discover: Callable[[], None]
+    prepare_call: Callable[[Schedule], Enqueue]
+    """Check the call that a schedule makes, and return the function that enqueues it."""
 
 
 _kinds: dict[str, MessageKind] = {}
@@ -233,6 +245,20 @@ _kinds: dict[str, MessageKind] = {}
 def register_kind(kind: MessageKind) -> None:
     """Register the kind for messages of its content type."""
     _kinds[kind.content_type] = kind
+
+
+def prepare_task(schedule: Schedule) -> Enqueue:
+    """Return the function that enqueues the schedule's task, after checking the call.
+
+    Raises ImproperlyConfigured if there is no tasks backend, or the backend's error.
+    """
+    kind = _kinds.get(TASK)
+    if kind is None:
+        raise ImproperlyConfigured(
+            f"Schedule {schedule.name!r} names a task, and no entry of TASKS uses "
+            "django_mqlite.task_backend.MqliteBackend."
+        )
+    return kind.prepare_call(schedule)
 
 
 def queues_of_kinds() -> set[str]:

@@ -17,9 +17,16 @@ from .verbs.enqueue import EnqueueVerbs
 from .verbs.find import FindVerbs
 from .verbs.operations import OperationVerbs
 from .verbs.queues import QueueVerbs
+from .verbs.schedules import ScheduleVerbs
 from .verbs.topics import TopicVerbs
 
-__all__ = ["DeadLetterManager", "MessageManager", "QueueManager", "SubscriptionManager"]
+__all__ = [
+    "DeadLetterManager",
+    "MessageManager",
+    "QueueManager",
+    "ScheduleManager",
+    "SubscriptionManager",
+]
 
 
 class MessageManager(EnqueueVerbs[M], ClaimVerbs[M], OperationVerbs[M], FindVerbs[M]):
@@ -64,4 +71,14 @@ class SubscriptionManager(TopicVerbs[M]):
     - unsubscribe() deletes both
 
     Message.objects.publish() sends a message to the subscriptions of a topic.
+    """
+
+
+class ScheduleManager(ScheduleVerbs[M]):
+    """List and control the project's recurring schedules: `Schedule.objects`.
+
+    - Inspect: statuses(), status()
+    - Control: pause(), resume(), run_now()
+
+    A schedule is declared in MQLITE['SCHEDULES'] or with @periodic.
     """

@@ -16,7 +16,13 @@ from .fields import (
     EpochMillisecondsField,
     MillisecondsField,
 )
-from .managers import DeadLetterManager, MessageManager, QueueManager, SubscriptionManager
+from .managers import (
+    DeadLetterManager,
+    MessageManager,
+    QueueManager,
+    ScheduleManager,
+    SubscriptionManager,
+)
 from .timing import Duration, epoch_ms, milliseconds
 from .types import (
     Abandonment,
@@ -41,6 +47,7 @@ __all__ = [
     "MetaEntry",
     "Queue",
     "ReceiveAttempt",
+    "Schedule",
     "SettlementReceipt",
     "Subscription",
 ]
@@ -418,6 +425,24 @@ class MetaEntry(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+
+class Schedule(MetaEntry):
+    """The record of a recurring schedule: a proxy of MetaEntry with its own admin."""
+
+    objects: ClassVar[ScheduleManager["Schedule"]] = ScheduleManager()  # type: ignore[assignment]
+
+    class Meta:
+        proxy = True
+        verbose_name = _("recurring schedule")
+        verbose_name_plural = _("recurring schedules")
+        permissions = [
+            ("pause_schedule", "Can pause and resume recurring schedules"),
+            ("run_schedule", "Can run recurring schedules now"),
+        ]
+
+    def __str__(self) -> str:
+        return self.key.removeprefix("schedule:")
 
 
 class AccessKey(models.Model):

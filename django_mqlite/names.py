@@ -1,7 +1,7 @@
-"""Queue names: validation, and suggestions for wrong ones."""
+"""Names of queues, schedules and options: validation, and suggestions for wrong ones."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from .guard import safe_repr
@@ -9,18 +9,27 @@ from .guard import safe_repr
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
-def checked_name(name: str) -> str:
-    """Return `name`; raise ValueError if it is not a valid queue name.
+def checked_name(name: str, kind: str = "queue") -> str:
+    """Return `name`; raise ValueError if it is not a valid name of a queue or another `kind`.
 
     Names are used in URLs, command lines and file names, so they only contain characters that need
     no quoting there.
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(
-            f"Invalid queue name {safe_repr(name)}: use 1 to 128 letters, digits, "
+            f"Invalid {kind} name {safe_repr(name)}: use 1 to 128 letters, digits, "
             '".", "_" or "-", starting with a letter or digit'
         )
     return str.__str__(name)
+
+
+def check_options(raw: object, known: Iterable[str], where: str) -> None:
+    """Raise TypeError unless `raw` is a mapping, and ValueError if it has an unknown option."""
+    if not isinstance(raw, Mapping):
+        raise TypeError(f"{where} must be a dict, not {safe_repr(raw)}")
+    for name in raw:
+        if name not in known:
+            raise ValueError(f"{where} has no option {safe_repr(name)}{suggestion(name, known)}")
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, Self
@@ -216,6 +217,58 @@ class WorkerRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The reason why a message has not run, or its outcome.
+
+    `code` is stable, for scripts; `text` is a sentence without its subject, in the active
+    language; `facts` are the values that it states, as JSON types.
+    """
+
+    code: str
+    text: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRecord:
+    """The stored progress of a recurring schedule; times are in epoch milliseconds, 0 for none.
+
+    Every tick up to `position` has been decided. `definition` is the text of its ticks: another
+    text means that another version of the schedule is in use. `last_id` is the last message,
+    enqueued at `last_at` for the tick `last_tick`; `skipped_tick` is the last tick that was skipped
+    because of it. `error` says why the next tick cannot be enqueued.
+    """
+
+    definition: str
+    position: int
+    paused: bool = False
+    last_id: int = 0
+    last_tick: int = 0
+    last_at: int = 0
+    skipped_tick: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleStatus:
+    """A recurring schedule at a glance. Times are aware datetimes; None means not known or never.
+
+    `last_message` is the sequence number of the last message, and `last_outcome` explains what
+    became of it.
+    """
+
+    name: str
+    definition: str
+    target: str
+    paused: bool
+    next_run: datetime | None
+    last_run: datetime | None
+    last_message: int | None
+    last_outcome: Explanation | None
+    explanation: Explanation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
     """The number of a queue's messages by state, and the time at which the oldest became due."""
 
@@ -255,19 +308,6 @@ class QueueOverview:
     def failed(self) -> int:
         """The number of failed deliveries in the last hour, including dead letters."""
         return sum(minute.failed for minute in self.minutes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """The reason why a message has not run, or its outcome.
-
-    `code` is stable, for scripts; `text` is a sentence without its subject, in the active
-    language; `facts` are the values that it states, as JSON types.
-    """
-
-    code: str
-    text: str
-    facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,11 @@
 from django.contrib import admin
 from django.contrib.admin import AdminSite
 
-from ..models import DeadLetter, Message, Queue, Subscription
+from ..models import DeadLetter, Message, Queue, Schedule, Subscription
 from .dead_letters import DeadLetterAdmin
 from .messages import MessageAdmin
 from .queues import QueueAdmin
+from .schedules import ScheduleAdmin
 from .subscriptions import SubscriptionAdmin
 
 
@@ -16,6 +17,7 @@ def register(site: AdminSite) -> None:
     site.register(Message, MessageAdmin)
     site.register(DeadLetter, DeadLetterAdmin)
     site.register(Subscription, SubscriptionAdmin)
+    site.register(Schedule, ScheduleAdmin)
 
 
 register(admin.site)

@@ -308,4 +308,20 @@ STATE = [
         },
         bases=("django_mqlite.message",),
     ),
+    migrations.CreateModel(
+        name="Schedule",
+        fields=[],
+        options={
+            "verbose_name": "recurring schedule",
+            "verbose_name_plural": "recurring schedules",
+            "permissions": [
+                ("pause_schedule", "Can pause and resume recurring schedules"),
+                ("run_schedule", "Can run recurring schedules now"),
+            ],
+            "proxy": True,
+            "indexes": [],
+            "constraints": [],
+        },
+        bases=("django_mqlite.metaentry",),
+    ),
 ]

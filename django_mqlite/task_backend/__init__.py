@@ -8,7 +8,7 @@ from typing import Any
 from ..apps import imported_backends
 from ..handlers import MessageKind, import_modules, modules_of_apps, register_kind
 from ..message import TASK
-from .backend import MqliteBackend
+from .backend import MqliteBackend, prepare_call
 from .compat import ReturnValueRefused, UnknownTask, task_backends
 from .options import Draft, MqliteTask, task_options
 from .runner import handler_of
@@ -39,5 +39,11 @@ def discover() -> None:
 
 
 register_kind(
-    MessageKind(content_type=TASK, handler_of=handler_of, queues=queues, discover=discover)
+    MessageKind(
+        content_type=TASK,
+        handler_of=handler_of,
+        queues=queues,
+        discover=discover,
+        prepare_call=prepare_call,
+    )
 )

@@ -15,9 +15,10 @@ from django.utils import timezone
 from ..conf import get_settings
 from ..exceptions import DuplicateConflict
 from ..guard import safe_repr
-from ..handlers import is_generator_function
+from ..handlers import Enqueue, is_generator_function
 from ..message import TASK
 from ..message import Draft as MessageDraft
+from ..schedules import Schedule
 from ..task_facts import task_facts
 from ..timing import milliseconds
 from ..transactions import after_commit
@@ -91,6 +92,20 @@ class MqliteBackend(BaseTaskBackend):
             _check_dedup_window(manager, task.queue_name)
         message = manager.enqueue(task.queue_name, draft.data, **draft.options)
         return self._result(manager, task, message)
+
+    def prepare(self, task: Any, args: Any, kwargs: Any) -> Enqueue:
+        """Check one call, and return the function that enqueues it with additional properties."""
+        draft = self._message_draft(task, self._checked_options(task), args, kwargs)
+
+        def enqueue(using: str, properties: Mapping[str, str]) -> "Message":
+            own: Any = draft.options
+            options = {**own, "properties": {**own["properties"], **properties}}
+            manager = apps.get_model("django_mqlite", "Message").objects.db_manager(using)
+            message: Message = manager.enqueue(task.queue_name, draft.data, **options)
+            self._new_result(task, message)  # sends task_enqueued
+            return message
+
+        return enqueue
 
     def enqueue_many(self, task: Any, drafts: Iterable[Draft]) -> list[Any]:
         """Enqueue all calls or none, in one statement, and return their TaskResults in order."""
@@ -197,6 +212,23 @@ class MqliteBackend(BaseTaskBackend):
             raise ImproperlyConfigured(f"{error.msg} {error.hint}")
         model: type[Message] = apps.get_model("django_mqlite", "Message")
         return model.objects.db_manager(model.objects.database)
+
+
+def prepare_call(schedule: Schedule) -> Enqueue:
+    """Check the call that a schedule makes, and return the function that enqueues it.
+
+    Raises UnknownTask, InvalidTask, or an error that names the argument.
+    """
+    task = registered_task(schedule.task or "")
+    changes = {"queue_name": schedule.queue, **schedule.options}
+    task = task.using(**{name: value for name, value in changes.items() if value is not None})
+    backend = task.get_backend()
+    if not isinstance(backend, MqliteBackend):
+        raise InvalidTask(
+            f"Schedule {schedule.name!r} cannot enqueue {schedule.task}: the task's backend is "
+            f"{type(backend).__name__} ({task.backend!r}), and not MqliteBackend."
+        )
+    return backend.prepare(task, list(schedule.args), dict(schedule.kwargs))
 
 
 def _check_importable(task: Any) -> None:

@@ -10,9 +10,12 @@ from ..exceptions import TransactionLeftOpen, TransactionRefused
 from ..handlers import Handler, get_handlers, handler_of, queues_of_kinds
 from ..logs import CurrentMessage, current_message
 from ..models import Message, Queue
+from ..recurring import all_schedules
+from ..schedules import Schedule
 from ..timing import EPOCH, clock_in_use, epoch_ms
 from ..transactions import in_callers_transaction
 from ..types import State
+from ..worker.dispatcher import Dispatcher
 from ..worker.executor import DeliveryResult, delivery_result, run_handler, sync_state_from_database
 from ..worker.reaper import URGENT, run_round
 from .connections import worker_connections
@@ -32,6 +35,7 @@ def drain(
     raise_errors: bool = False,
     limit: int = 1_000,
     using: str | None = None,
+    schedules: bool = False,
 ) -> list[Message]:
     """Run handlers and tasks inline until no message is due; return the delivered messages.
 
@@ -45,6 +49,10 @@ def drain(
     With `retries`, failed messages are retried without waiting: the FakeClock in use is moved to
     the time of the retry, or a FakeClock that lasts for this call. Messages that were scheduled for
     later are not delivered; move a FakeClock to deliver them.
+
+    With `schedules`, the due ticks of recurring schedules are enqueued as well. A schedule starts
+    with its next tick after the first such call, as it does with the first worker. Move a FakeClock
+    to reach the tick.
 
     Raises TooManyDeliveries if messages are due after `limit` deliveries, QueueNotFound,
     TransactionRefused inside atomic(), and ValueError for a `limit` below 1.
@@ -60,6 +68,7 @@ def drain(
     served_queues = queues or _served_queues(handlers, manager.database)
     deliveries: list[Message] = []
     with _fake_clock() as clock:
+        _dispatch(all_schedules() if schedules else {}, manager.database)
         while (
             queue := _next_queue(served_queues, clock, manager.database, retries=retries)
         ) is not None:
@@ -80,6 +89,12 @@ def _served_queues(handlers: Mapping[str, Handler], using: str) -> tuple[str, ..
     names = handlers.keys() | queues_of_kinds()
     queues = Queue.objects.using(using).filter(name__in=names)
     return tuple(queues.order_by("name").values_list("name", flat=True))
+
+
+@worker_connections()
+def _dispatch(schedules: Mapping[str, Schedule], using: str) -> None:
+    if schedules:
+        Dispatcher(using, schedules).poll()
 
 
 @contextmanager

@@ -146,9 +146,9 @@ def _scheduled(message: MessageStatus, context: ExplainContext) -> Explanation:
         message,
         "due",
         _("has been due since %(due)s and waits for the reaper; %(reaper)s"),
-        {"due": format_time(message.visible_at, now=context.now), **_reaper_text(context)},
+        {"due": format_time(message.visible_at, now=context.now), **reaper_text(context)},
         visible_at=iso(message.visible_at),
-        reaper_runs=_reaper_runs(context),
+        reaper_runs=reaper_runs(context),
     )
 
 
@@ -218,8 +218,8 @@ def _locked(message: MessageStatus, context: ExplainContext) -> Explanation:
             "its lease, held by %(holder)s, expired at %(until)s and waits for the reaper; "
             "%(reaper)s"
         )
-        words |= _reaper_text(context)
-        runs = _reaper_runs(context)
+        words |= reaper_text(context)
+        runs = reaper_runs(context)
         return _explanation(message, "lease_expired", text, words, **facts, reaper_runs=runs)
     text = _(
         "locked by %(holder)s until %(until)s, delivery %(delivery_count)d of "
@@ -288,18 +288,18 @@ def _expired(message: MessageStatus, context: ExplainContext) -> Explanation:
         message,
         "expired",
         text,
-        {"at": format_time(message.expires_at, now=context.now), **_reaper_text(context)},
+        {"at": format_time(message.expires_at, now=context.now), **reaper_text(context)},
         expires_at=iso(message.expires_at),
-        reaper_runs=_reaper_runs(context),
+        reaper_runs=reaper_runs(context),
     )
 
 
-def _reaper_runs(context: ExplainContext) -> bool:
+def reaper_runs(context: ExplainContext) -> bool:
     return any(worker.reaps and context.is_live(worker) for worker in context.workers)
 
 
-def _reaper_text(context: ExplainContext) -> dict[str, Any]:
-    if _reaper_runs(context):
+def reaper_text(context: ExplainContext) -> dict[str, Any]:
+    if reaper_runs(context):
         return {"reaper": _("a reaper is running")}
     return {
         "reaper": _("no reaper is running: start `manage.py runworker` or `manage.py runreaper`")

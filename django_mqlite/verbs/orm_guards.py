@@ -13,6 +13,7 @@ M = TypeVar("M", bound=models.Model)
 
 CREATE_VERBS: Mapping[str, str] = {
     "Message": "Message.objects.enqueue() or enqueue_many()",
+    "MetaEntry": "MQLITE['SCHEDULES'] or @periodic for a recurring schedule",
     "Queue": "Queue.objects.create_queue()",
     "Subscription": "Subscription.objects.subscribe()",
 }
@@ -49,6 +50,7 @@ COLUMN_VERBS: Mapping[str, Mapping[str, str]] = {
         "queue": "DeadLetter.objects.redrive(ids, into=…)",
         "visible_at": "Message.objects.run_now() or cancel()",
     },
+    "MetaEntry": dict.fromkeys(("key", "value"), "pause(), resume() or run_now()"),
     "Queue": {
         **{column: "Queue.objects.configure()" for column, _ in QUEUE_OPTIONS.values()},
         "name": "Queue.objects.create_queue()",

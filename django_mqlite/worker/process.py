@@ -13,6 +13,7 @@ from ..guard import get_logger
 from ..handlers import Handler
 from ..models import Message, Queue
 from .consumer import Consumer
+from .dispatcher import Dispatcher
 from .event_loop import EventLoop
 from .executor import Executor
 from .leases import LeaseRenewer
@@ -61,7 +62,7 @@ def run_worker_process(
         pool=pool,
         wakeup=wakeup,
         shutdown=shutdown,
-        reaper=Reaper(options.using) if options.reaper else None,
+        reaper=_reaper(options),
         entry=entry,
         renewer=None if options.supervised else renewer,
     )
@@ -86,6 +87,12 @@ def run_worker_process(
     logger.info("worker %s stopped after %d messages", options.name, consumer.claimed)
     failed = shutdown.failed or consumer.started_over_memory_limit
     return ProcessResult(running=len(pool.running), error=error, failed=failed)
+
+
+def _reaper(options: WorkerOptions) -> Reaper | None:
+    if not options.reaper:
+        return None
+    return Reaper(options.using, Dispatcher.of_project(options.using))
 
 
 def _burst_progress(options: WorkerOptions) -> AbstractContextManager[Callable[[int], None]]:

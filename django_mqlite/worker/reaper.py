@@ -1,4 +1,4 @@
-"""The reaper: runs the sweeps when they are due."""
+"""The reaper: dispatches recurring schedules and runs the sweeps, when they are due."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +18,7 @@ from ..verbs.sweeps import (
     release_expired_leases,
 )
 from .database_errors import DatabaseErrors
+from .dispatcher import Dispatcher
 from .options import WorkerOptions
 from .registry import WorkerEntry, release_dead_workers
 from .shutdown import Shutdown
@@ -78,13 +79,22 @@ STANDALONE_POLL_INTERVAL = 0.1
 class Reaper:
     """Run sweeps when they are due. Several reapers may run at once: each sweep is fenced."""
 
-    def __init__(self, using: str) -> None:
+    def __init__(self, using: str, dispatcher: Dispatcher | None = None) -> None:
         self._using = using
+        self._dispatcher = dispatcher
         self._housekeeping_at = 0.0
         self._check_workers_at = 0.0
 
     def poll(self) -> float:
-        """Sweep one batch of what is due; return the seconds to wait. Only reads while idle."""
+        """Dispatch and sweep one batch of what is due; return the seconds to wait.
+
+        Only reads while idle.
+        """
+        until_tick = self._dispatcher.poll() if self._dispatcher else None
+        wait = self._sweep()
+        return wait if until_tick is None else min(wait, until_tick)
+
+    def _sweep(self) -> float:
         if time.monotonic() >= self._check_workers_at:
             self._check_workers_at = time.monotonic() + MAX_POLL_INTERVAL
             release_dead_workers(self._using)

@@ -24,6 +24,7 @@ from django.core.management import BaseCommand, CommandError, get_commands, load
 
 import django_mqlite
 from django_mqlite.message import MessageOptions
+from django_mqlite.schedules import ScheduleOptions
 from tests.support.pages import Block, blocks_of, calls_of, every_block, pages
 from tests.support.schema import GOLDEN
 from tests.support.source import ROOT
@@ -58,7 +59,8 @@ def keywords_of(function: object) -> set[str]:
     parameters = inspect.signature(function).parameters.values()
     names = {parameter.name for parameter in parameters}
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        names |= set(MessageOptions.__annotations__)
+        options = ScheduleOptions if function is django_mqlite.periodic else MessageOptions
+        names |= set(options.__annotations__)
     return names
 
 

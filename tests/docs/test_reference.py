@@ -10,6 +10,7 @@ from django.apps import apps
 import django_mqlite
 from django_mqlite import conf, managers, models, signals, sqlite3, task_backend, testing
 from django_mqlite.message import MessageOptions
+from django_mqlite.schedules import ScheduleOptions
 from django_mqlite.types import QueueConfig, State
 from tests.support.pages import blocks_of
 from tests.support.source import ROOT
@@ -114,7 +115,7 @@ def test_models_are_in_the_reference_or_have_no_promise():
     defined = {model.__name__ for model in apps.get_app_config("django_mqlite").get_models()}
     shown = {path.rpartition(".")[2] for path in NAMES if path.startswith("django_mqlite.models.")}
 
-    assert shown == {"DeadLetter", "Message", "Queue", "Subscription"}
+    assert shown == {"DeadLetter", "Message", "Queue", "Schedule", "Subscription"}
     assert defined - shown <= set(re.findall(r"`(\w+)`", text_without_promise()))
 
 
@@ -126,9 +127,13 @@ def table_of(page: str, heading: str) -> dict[str, str]:
 
 
 def test_settings_are_in_the_reference():
-    known = {"QUEUES", *conf.SETTING_OPTIONS}
+    known = {"QUEUES", "SCHEDULES", *conf.SETTING_OPTIONS}
 
     assert set(table_of("reference/settings.md", "# Settings")) == known
+
+
+def test_schedule_options_are_on_their_page():
+    assert set(table_of("schedules.md", "## Options")) == set(ScheduleOptions.__annotations__)
 
 
 def test_queue_options_are_in_the_reference():

@@ -89,6 +89,7 @@ EXPECTED = {
         "INDEX mqlite_messages_locked (queue=? AND locked_until<?)",
         "INDEX mqlite_messages_scheduled (queue=? AND visible_at<?)",
     },
+    "schedules.UNFINISHED_STATE": {BY_ID},
     "sweeps.ACTIVATE_DUE": {BY_ID, "INDEX mqlite_messages_scheduled (queue=? AND visible_at<?)"},
     "sweeps.DEAD_LETTER_TTL_EXPIRED": {BY_ID},
     "sweeps.DELETE_TTL_EXPIRED": {BY_ID},

@@ -65,6 +65,7 @@ SAMPLES = [
     exceptions.NameConflict("jobs", "a topic"),
     exceptions.QueueNotDeletable("jobs", "it has work"),
     exceptions.TopicNotFound("orders", ["order"]),
+    exceptions.ScheduleNotFound("nightly", ["nightly-report"]),
     exceptions.LockLost("jobs", 17, "complete"),
     exceptions.TransactionRefused(),
     exceptions.NoHandler("jobs", None),

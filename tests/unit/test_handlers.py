@@ -255,6 +255,7 @@ def kind(monkeypatch):
         handler_of=lambda message: letter,
         queues=lambda: ["letters"],
         discover=lambda: discovered.append(True),
+        prepare_call=lambda schedule: lambda using, properties: None,
     )
     monkeypatch.setattr(handlers, "_kinds", {})
     handlers.register_kind(made)

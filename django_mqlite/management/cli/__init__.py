@@ -1,6 +1,6 @@
 """The subcommands of `manage.py mqlite`: one entry each in a table."""
 
-from . import act, file, inspect, queues
+from . import act, file, inspect, queues, schedules
 from .arguments import Subcommand
 
 SUBCOMMANDS: dict[str, Subcommand] = {
@@ -9,6 +9,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         *inspect.SUBCOMMANDS,
         *act.SUBCOMMANDS,
         *queues.SUBCOMMANDS,
+        *schedules.SUBCOMMANDS,
         *file.SUBCOMMANDS,
     )
 }

@@ -6,19 +6,23 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from time import sleep
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
-from django_mqlite.exceptions import format_error, is_interruption, stored_failures
+from django_mqlite.arguments import MAX_TEXT
+from django_mqlite.exceptions import MqliteError, format_error, is_interruption, stored_failures
 from django_mqlite.formatting import short_error, state_label
 from django_mqlite.managers import MessageManager
 from django_mqlite.message import encode_json
-from django_mqlite.models import DeadLetter, Message, Queue
+from django_mqlite.models import DeadLetter, Message, Queue, Schedule
 from django_mqlite.timing import iso, moment
-from django_mqlite.types import Explanation, QueueOverview, State
+from django_mqlite.types import Explanation, QueueOverview, ScheduleStatus, State
 
+from . import schedules
 from .arguments import Options, Subcommand, add_id, count, interval, state
 from .output import Output, as_command_error, beginning, cell, lines, shortened
 
@@ -268,6 +272,11 @@ def _show(options: Options, output: Output) -> None:
 
 
 def _why(options: Options, output: Output) -> None:
+    if (status := _schedule(options)) is not None:
+        why = status.explanation
+        facts = {"code": why.code, "text": why.text, "facts": dict(why.facts)}
+        output.answer({"schedule": status.name, **facts}, schedules.explained(status))
+        return
     messages = Message.objects.db_manager(options["database"])
     id = _sequence_number(messages, options["id"])
     explanation = messages.explain(id)
@@ -280,6 +289,19 @@ def _why(options: Options, output: Output) -> None:
         },
         _explained(id, explanation),
     )
+
+
+def _schedule(options: Options) -> ScheduleStatus | None:
+    """Return the schedule of this name, unless a message has the name as its id."""
+    name, using = options["id"], options["database"]
+    if (name.isascii() and name.isdecimal()) or len(name) > MAX_TEXT:
+        return None
+    messages = Message.objects.db_manager(using)
+    if messages.using(messages.database).filter(message_id=name).exists():
+        return None
+    with suppress(MqliteError, ImproperlyConfigured, ValueError):
+        return Schedule.objects.db_manager(using).status(name)
+    return None
 
 
 def _sequence_number(messages: MessageManager[Any], given: str) -> int:

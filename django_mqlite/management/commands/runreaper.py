@@ -9,6 +9,7 @@ from django_mqlite.checks import checking, queue_alias
 from django_mqlite.logs import configure_default_logging
 from django_mqlite.management.cli.arguments import add_database, add_skip_checks
 from django_mqlite.management.cli.output import as_command_error
+from django_mqlite.worker.dispatcher import Dispatcher
 from django_mqlite.worker.reaper import Reaper, run_all
 from django_mqlite.worker.shutdown import Shutdown, shutdown_on_signals
 from django_mqlite.worker.watchdogs import check_writable
@@ -16,9 +17,9 @@ from django_mqlite.worker.watchdogs import check_writable
 
 class Command(BaseCommand):
     help = (
-        "Release expired leases, activate scheduled messages that are due, and delete messages "
-        "whose retention period has ended. Workers also do this, unless they are started with "
-        "--no-reaper. Several reapers can run at the same time."
+        "Dispatch recurring schedules, release expired leases, activate scheduled messages that "
+        "are due, and delete messages whose retention period has ended. Workers also do this, "
+        "unless they are started with --no-reaper. Several reapers can run at the same time."
     )
     # handle() runs the checks after acquiring the write lock, because they report wrong errors on a
     # locked database.
@@ -39,10 +40,12 @@ class Command(BaseCommand):
             if not options["skip_checks"]:
                 with checking(using):
                     self.check()
+            dispatcher = Dispatcher.of_project(using)
             if options["once"]:
+                dispatcher.poll()
                 for name, count in run_all(using).items():
                     self.stdout.write(f"{name}: {count}")
             else:
                 shutdown = Shutdown()
                 with shutdown_on_signals(shutdown):
-                    Reaper(using).run(shutdown)
+                    Reaper(using, dispatcher).run(shutdown)

@@ -12,6 +12,7 @@ from django_mqlite.logs import configure_default_logging
 from django_mqlite.management.cli import arguments
 from django_mqlite.management.cli.arguments import count, names, seconds
 from django_mqlite.management.cli.output import as_command_error
+from django_mqlite.recurring import all_schedules
 from django_mqlite.worker.launch import run_reloading, run_worker, wait_for_other_machine
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.shutdown import Shutdown, shutdown_on_signals
@@ -86,6 +87,7 @@ class Command(BaseCommand):
             if not options["skip_checks"]:
                 with checking(using):
                     self.check()
+            all_schedules()  # raises what is wrong with a schedule before a process is started
             # call_command() passes options without parsing them.
             included, excluded = names(options["queues"]), names(options["exclude"])
             queues = served_queues(using, handlers, included, excluded)
