@@ -1,5 +1,6 @@
 """Django settings of the benchmarks: one file in a temporary directory."""
 
+import json
 import os
 from pathlib import Path
 from tempfile import gettempdir
@@ -54,6 +55,7 @@ ROOT_URLCONF = "benchmarks.urls"
 ALLOWED_HOSTS = ["testserver"]
 STATIC_URL = "static/"
 TASKS = {"default": {"BACKEND": "django_mqlite.task_backend.MqliteBackend"}}
+MQLITE = {"SCHEDULES": json.loads(os.environ.get("MQLITE_BENCHMARK_SCHEDULES", "{}"))}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 SECRET_KEY = "not a secret"
 SILENCED_SYSTEM_CHECKS = ["mqlite.W001"]

@@ -1,11 +1,13 @@
 """How soon does a delivery start after a worker ends, a foreign commit, or a due time?"""
 
+import json
 import os
 import sqlite3
 import statistics
 import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from subprocess import Popen
 from threading import Event
@@ -47,6 +49,7 @@ def run() -> list[Row]:
         ),
         row("commit by a program that does not ring the doorbell", foreign_commits()),
         row("a scheduled message becomes due", schedules()),
+        row("a recurring schedule ticks", ticks()),
     ]
 
 
@@ -101,6 +104,27 @@ def schedules() -> list[float]:
             due = message.visible_at.timestamp() * 1000
             spent.append(wait_for_start(message.pk, delivery=1) / 1e6 - due)
     return spent
+
+
+def ticks() -> list[float]:
+    """Return the time from each tick of a schedule to the start of its handler."""
+    Queue.objects.configure("starts", retain_completed=3600)
+    every_second = {"every": 1, "phase": 0.35, "queue": "starts", "data": {}}
+    os.environ["MQLITE_BENCHMARK_SCHEDULES"] = json.dumps({"ticks": every_second})
+    with running_worker("--queues=starts"):
+        wait_until(lambda: len(ticked()) >= TIMES // 4)
+    del os.environ["MQLITE_BENCHMARK_SCHEDULES"]
+    return [
+        starts()[message.pk, 1] / 1e6 - tick.timestamp() * 1000
+        for message in ticked()
+        if (tick := datetime.fromisoformat(message.properties["scheduled_for"]))
+    ]
+
+
+def ticked() -> list[Message]:
+    """Return the completed messages of the schedule."""
+    messages = Message.objects.filter(queue="starts", state="completed")
+    return [message for message in messages if message.properties]
 
 
 def wait_for_start(id: int, *, delivery: int) -> int:
