@@ -38,7 +38,8 @@ MQLITE = {
             "backoff_base": 0.2,
             # Completed messages stay in the admin for an hour; by default they are deleted.
             "retain_completed": 3600,
-        }
+        },
+        "reports": {"retain_completed": 24 * 3600},
     }
 }
 

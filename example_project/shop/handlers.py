@@ -1,12 +1,17 @@
 """Handlers for the shop's messages; `manage.py runworker` imports this module by its name."""
 
+import logging
+from datetime import datetime, timedelta
+
 from django.db import transaction
 
-from django_mqlite import Reject, handler
+from django_mqlite import Reject, handler, periodic
 from django_mqlite.models import Message
 
 from . import payment
 from .models import Handling, Order
+
+logger = logging.getLogger(__name__)
 
 
 @handler("order-events")
@@ -36,3 +41,16 @@ def _get_order(message: Message) -> Order:
         return Order.objects.get(pk=message.data["order"])
     except Order.DoesNotExist:
         raise Reject("UnknownOrder", f"Order {message.data['order']} does not exist.") from None
+
+
+@periodic(name="nightly-report", cron="0 3 * * *", overlap="skip")
+@handler("reports")
+def report(message: Message) -> None:
+    """Log how many orders of the last day were paid, each night at three.
+
+    The day ends at the time of the tick and not now, so a late report covers the same day.
+    """
+    end = datetime.fromisoformat(message.properties["scheduled_for"])
+    orders = Order.objects.filter(placed_at__range=(end - timedelta(days=1), end))
+    paid = orders.filter(status=Order.Status.PAID).count()
+    logger.info("%d of %d orders of the last day are paid", paid, orders.count())
