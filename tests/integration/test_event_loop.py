@@ -1,4 +1,7 @@
-"""Async handlers run in one loop, are cancelled in time, and leave nothing behind."""
+"""Async handlers run in one loop, are cancelled with their lease, and leave nothing behind.
+
+Timeouts: tests/integration/testing/test_drain_timeouts.py.
+"""
 
 import asyncio
 import os
@@ -11,7 +14,6 @@ from django.contrib.auth.models import Group
 from django.db import OperationalError, connections
 
 from django_mqlite import enqueue_many
-from django_mqlite.models import Queue
 from django_mqlite.worker.process import ProcessResult
 from tests.support.steps import run_handler
 from tests.support.verbs import row_of
@@ -53,29 +55,6 @@ def test_loop_runs_as_many_handlers_at_once_as_the_worker_has_slots(jobs):
 
     assert (max(counts), len(counts)) == (3, 9)
     assert [name for _, name in loops] == ["mqlite-event-loop"]
-
-
-def test_handler_beyond_its_timeout_is_cancelled_and_fails(jobs):
-    (message,) = enqueue_many("jobs", [None])
-    Queue.objects.configure("jobs", retain_completed=3_600)
-    cancelled = []
-
-    async def wait_too_long(message):
-        if message.delivery_count > 1:
-            return
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            cancelled.append(message.pk)
-            raise
-
-    assert run_handler(wait_too_long, timeout_ms=50) == ProcessResult()
-
-    row = row_of(message)
-    assert cancelled == [message.pk]
-    assert (row["state"], row["delivery_count"]) == ("completed", 2)
-    (error,) = row["errors"]
-    assert "timeout" in error["message"]
 
 
 def test_handler_whose_lease_is_lost_is_cancelled_and_not_settled(jobs, clock, caplog):

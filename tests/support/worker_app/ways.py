@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from asgiref.sync import sync_to_async
 
 LONG = 60
 PATIENCE = 20
+
+# multiprocessing and concurrent.futures
 
 
 def terminate() -> int | None:
@@ -47,62 +50,6 @@ def sleep_after(ready: Any) -> None:
     time.sleep(LONG)
 
 
-def fork() -> int | None:
-    """Fork without multiprocessing, and terminate the child at once."""
-    pid = os.fork()
-    if pid == 0:
-        time.sleep(LONG)
-        os._exit(0)
-    os.kill(pid, signal.SIGTERM)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def fork_and_return() -> int | None:
-    """Let the child return from the handler."""
-    return fork_and(lambda: None)
-
-
-def fork_and_raise() -> int | None:
-    """Let the child raise out of the handler."""
-    return fork_and(interrupt_self)
-
-
-def fork_and_exit() -> int | None:
-    """Let the child leave the handler by sys.exit()."""
-    return fork_and(lambda: sys.exit(3))
-
-
-def interrupt_self() -> None:
-    raise KeyboardInterrupt
-
-
-def fork_and(leave: Callable[[], object]) -> int | None:
-    """Fork; the child leaves the handler in this way. Return its exit code, or None."""
-    pid = os.fork()
-    if pid == 0:
-        leave()
-        raise InChild
-    deadline = time.monotonic() + PATIENCE
-    while (code := exit_code_of_fork(pid)) is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return end_fork(pid) if code is None else code
-
-
-def exit_code_of_fork(pid: int) -> int | None:
-    """Return the exit code, or None while the process runs."""
-    ended, status = os.waitpid(pid, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if ended else None
-
-
-def end_fork(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-
-
-class InChild(Exception):
-    """Raised in a child that is to return from the handler."""
-
-
 def run() -> int | None:
     process = multiprocessing.Process(target=abs, args=(-1,))
     process.start()
@@ -118,10 +65,6 @@ def map_in_pool() -> list[int]:
 def map_in_executor() -> list[int]:
     with ProcessPoolExecutor(2) as executor:
         return list(executor.map(abs, [-1, -2], timeout=PATIENCE))
-
-
-def name_start_method() -> str:
-    return multiprocessing.get_start_method()
 
 
 def set_django_up() -> list[bool]:
@@ -146,92 +89,33 @@ def exit_code_of(process: Any, seconds: float = PATIENCE) -> int | None:
     return process.exitcode
 
 
-WAYS = {
-    way.__name__: way
-    for way in (
-        *(terminate, interrupt, fork, fork_and_return, fork_and_raise, fork_and_exit),
-        *(run, map_in_pool, map_in_executor, name_start_method, set_django_up),
-    )
-}
+# Forks
 
 
-async def fork_and_yield() -> int | None:
-    """Let the child return control to the event loop."""
-    return await fork_in_coroutine(lambda: asyncio.sleep(0))
+class InChild(Exception):
+    """Raised in a child that is to return from the handler."""
 
 
-async def fork_and_sleep() -> int | None:
-    """Let the child wait for a timer of the event loop."""
-    return await fork_in_coroutine(lambda: asyncio.sleep(LONG))
+def fork() -> int | None:
+    """Fork, and terminate the child at once."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(LONG)
+        os._exit(0)
+    os.kill(pid, signal.SIGTERM)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-async def fork_and_await_thread() -> int | None:
-    """Let the child wait for a thread, although its process has no other."""
-    return await fork_in_coroutine(lambda: sync_to_async(abs)(-1))
-
-
-async def fork_and_await_future() -> int | None:
-    """Let the child wait for a future that another task of the worker sets."""
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-    loop.call_later(LONG, future.cancel)
-    return await fork_in_coroutine(lambda: future)
-
-
-async def fork_and_await_after_exception() -> int | None:
-    """Let the child raise, and wait in its clean-up."""
-
-    async def fail() -> None:
-        try:
-            raise KeyError
-        finally:
-            await asyncio.sleep(0)
-
-    return await fork_in_coroutine(fail)
-
-
-async def fork_and_raise_in_coroutine() -> int | None:
-    """Let the child raise out of the coroutine."""
-
-    async def fail() -> None:
-        raise KeyError
-
-    return await fork_in_coroutine(fail)
-
-
-async def fork_and_return_from_coroutine() -> int | None:
-    """Let the child return from the coroutine."""
-    return await fork_in_coroutine(no_step)
-
-
-async def fork_and_run_own_loop() -> int | None:
-    """Let the child await in an event loop of its own, and return."""
-
-    async def run() -> None:
-        asyncio.run(asyncio.sleep(0.01))
-
-    return await fork_in_coroutine(run)
-
-
-async def fork_in_task_and_yield() -> int | None:
-    """Fork in a task of the handler, and let the child return control to the event loop."""
-    return await asyncio.create_task(fork_and_yield())
-
-
-async def fork_in_task_and_return() -> int | None:
-    """Fork in a task of the handler, and let the child return from it."""
-
-    async def run() -> int | None:
-        with contextlib.suppress(InChild):
-            return await fork_in_coroutine(no_step)
-        return None
-
-    (code,) = await asyncio.gather(run())
-    return code
-
-
-async def no_step() -> None:
-    """Return without awaiting anything."""
+def fork_and(leave: Callable[[], object]) -> int | None:
+    """Fork; the child leaves the handler in this way. Return its exit code, or None."""
+    pid = os.fork()
+    if pid == 0:
+        leave()
+        raise InChild
+    deadline = time.monotonic() + PATIENCE
+    while (code := exit_code_of_fork(pid)) is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return end_fork(pid) if code is None else code
 
 
 async def fork_in_coroutine(leave: Callable[[], Awaitable[object]]) -> int | None:
@@ -248,15 +132,93 @@ async def fork_in_coroutine(leave: Callable[[], Awaitable[object]]) -> int | Non
     return end_fork(pid) if code is None else code
 
 
-ASYNC_WAYS = {
-    way.__name__: way
-    for way in (
-        *(fork_and_yield, fork_and_sleep, fork_and_await_thread, fork_and_await_future),
-        *(fork_and_await_after_exception, fork_and_raise_in_coroutine),
-        *(fork_and_return_from_coroutine, fork_and_run_own_loop),
-        *(fork_in_task_and_yield, fork_in_task_and_return),
-    )
+def exit_code_of_fork(pid: int) -> int | None:
+    """Return the exit code, or None while the process runs."""
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def end_fork(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def interrupt_self() -> None:
+    raise KeyboardInterrupt
+
+
+async def return_at_once() -> None:
+    """Return without awaiting anything."""
+
+
+async def raise_error() -> None:
+    raise KeyError
+
+
+async def raise_and_clean_up() -> None:
+    try:
+        raise KeyError
+    finally:
+        await asyncio.sleep(0)
+
+
+async def run_own_loop() -> None:
+    asyncio.run(asyncio.sleep(0.01))
+
+
+async def fork_and_await_future() -> int | None:
+    """Let the child wait for a future that another task of the worker sets."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    loop.call_later(LONG, future.cancel)
+    return await fork_in_coroutine(lambda: future)
+
+
+async def fork_in_task_and_return() -> int | None:
+    """Fork in a task of the handler, and let the child return from the task."""
+
+    async def run() -> int | None:
+        with contextlib.suppress(InChild):
+            return await fork_in_coroutine(return_at_once)
+        return None
+
+    (code,) = await asyncio.gather(run())
+    return code
+
+
+async def fork_in_task_and_yield() -> int | None:
+    """Fork in a task of the handler, and let the child return control to the event loop."""
+    return await asyncio.create_task(fork_in_coroutine(lambda: asyncio.sleep(0)))
+
+
+WAYS = {
+    "terminate": terminate,
+    "interrupt": interrupt,
+    "fork": fork,
+    "fork_and_return": partial(fork_and, lambda: None),
+    "fork_and_raise": partial(fork_and, interrupt_self),
+    "fork_and_exit": partial(fork_and, partial(sys.exit, 3)),
+    "run": run,
+    "map_in_pool": map_in_pool,
+    "map_in_executor": map_in_executor,
+    "name_start_method": multiprocessing.get_start_method,
+    "set_django_up": set_django_up,
 }
+ASYNC_WAYS = {
+    "fork_and_yield": partial(fork_in_coroutine, lambda: asyncio.sleep(0)),
+    "fork_and_sleep": partial(fork_in_coroutine, lambda: asyncio.sleep(LONG)),
+    "fork_and_await_thread": partial(fork_in_coroutine, lambda: sync_to_async(abs)(-1)),
+    "fork_and_await_future": fork_and_await_future,
+    "fork_and_await_after_exception": partial(fork_in_coroutine, raise_and_clean_up),
+    "fork_and_raise_in_coroutine": partial(fork_in_coroutine, raise_error),
+    "fork_and_return_from_coroutine": partial(fork_in_coroutine, return_at_once),
+    "fork_and_run_own_loop": partial(fork_in_coroutine, run_own_loop),
+    "fork_in_task_and_yield": fork_in_task_and_yield,
+    "fork_in_task_and_return": fork_in_task_and_return,
+}
+
+
+# Orders in messages
 
 
 def start(order: dict[str, str]) -> None:
