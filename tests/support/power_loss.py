@@ -61,7 +61,9 @@ class TapingVFS(apsw.VFS):
 
 class TapingFile(apsw.VFSFile):
     def __init__(self, name: Any, flags: list[int], tape: Tape) -> None:
-        self.file = "wal" if flags[0] & apsw.SQLITE_OPEN_WAL else "database"
+        # Statement journals and other temporary files do not survive a power loss.
+        kinds = {apsw.SQLITE_OPEN_WAL: "wal", apsw.SQLITE_OPEN_MAIN_DB: "database"}
+        self.file = next((name for kind, name in kinds.items() if flags[0] & kind), "temporary")
         self.tape = tape
         super().__init__("", name, flags)
 
