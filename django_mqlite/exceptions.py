@@ -9,7 +9,7 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Any, Literal, TypeGuard
 
-from .guard import call_guarded
+from .guard import call_guarded, safe_repr
 from .names import suggestion_sentence
 
 
@@ -286,10 +286,24 @@ class Retry(Restorable):
 
     The delay replaces the queue's backoff. The delivery counts: at the delivery limit the message
     becomes a dead letter.
+
+    With `counts=False` the delivery does not count, for a handler that cannot start yet. It needs a
+    `delay` above 0. The message is retried until its time to live is over; without one, only the
+    first 1,000 such retries are not counted.
     """
 
-    def __init__(self, message: str = "", *, delay: timedelta | float = 0) -> None:
+    def __init__(
+        self, message: str = "", *, delay: timedelta | float = 0, counts: bool = True
+    ) -> None:
+        if not isinstance(counts, bool):
+            raise TypeError(f"counts must be a bool, not {safe_repr(counts)}")
+        if not counts and not delay:
+            raise ValueError(
+                "Retry(counts=False) needs a delay above 0, because the message would be delivered "
+                "again at once, and again"
+            )
         self.delay = delay
+        self.counts = counts
         super().__init__(message or "retry requested")
 
 

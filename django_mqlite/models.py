@@ -162,6 +162,7 @@ class Message(GuardedModel):
     dead_letter_reason = models.TextField(_("dead-letter reason"), null=True)
     dead_letter_description = models.TextField(_("dead-letter description"), null=True)
     interruptions = models.BigIntegerField(_("interruptions"), default=0)
+    uncounted_retries = models.BigIntegerField(_("uncounted retries"), default=0)
     kept_until = EpochMillisecondsField(_("kept until"))
     error_class = ComputedTextField(_("error class"), null=True)
 

@@ -21,7 +21,8 @@ def _outcome_of(error: BaseException | None) -> Outcome:
         case Reject():
             return _rejection(error)
         case Retry():
-            return Abandonment(delay_ms=_requested_delay(error))
+            delay_ms = _requested_delay(error)
+            return Abandonment(delay_ms=delay_ms, counts=_counts(error) or not delay_ms)
         case _:
             return Abandonment()
 
@@ -37,3 +38,8 @@ def _rejection(error: Reject) -> Rejection:
 def _requested_delay(error: Retry) -> int | None:
     """Return the requested delay, or None (the queue's backoff) if it is not a valid duration."""
     return call_guarded(lambda: milliseconds(error.delay, "Retry(delay=…)"), lambda broken: None)
+
+
+def _counts(error: Retry) -> bool:
+    """Return whether the delivery counts. A subclass may not have set the attribute."""
+    return call_guarded(lambda: error.counts is not False, lambda broken: True)

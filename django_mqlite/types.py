@@ -155,9 +155,13 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abandonment:
-    """The delivery failed; try again after `delay_ms`, None for the queue's backoff."""
+    """The delivery failed; try again after `delay_ms`, None for the queue's backoff.
+
+    `counts` False: the delivery is not counted; `delay_ms` is then at least 1.
+    """
 
     delay_ms: int | None = None
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

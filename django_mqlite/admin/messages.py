@@ -43,7 +43,8 @@ FIELDSETS: list[tuple[Any, Any]] = [
     (None, {"fields": ("id", "queue", "shown_state", "subject", "priority", "group_id")}),
     (_("Content"), {"fields": ("content_type", "shown_body", "shown_properties")}),
     (_("Delivery"), {"fields": (
-        "enqueued_at", "visible_at", "expires_at", "deliveries", "interruptions", "lease",
+        "enqueued_at", "visible_at", "expires_at", "deliveries", "interruptions",
+        "uncounted_retries", "lease",
     )}),
     (_("Outcome"), {"fields": (
         "finished_at", "dead_letter_reason", "dead_letter_description", "shown_result",

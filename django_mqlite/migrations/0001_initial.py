@@ -97,6 +97,7 @@ CREATE TABLE mqlite_messages (
     dead_letter_reason      TEXT,
     dead_letter_description TEXT,
     interruptions           INTEGER NOT NULL DEFAULT 0,
+    uncounted_retries       INTEGER NOT NULL DEFAULT 0,
     kept_until              INTEGER NOT NULL DEFAULT 0,
     error_class             TEXT    GENERATED ALWAYS AS
                                     (CASE WHEN json_valid(errors) THEN {ERROR_CLASS} END) STORED,

@@ -105,6 +105,10 @@ STATE = [
                 models.TextField(null=True, verbose_name="dead-letter description"),
             ),
             ("interruptions", models.BigIntegerField(default=0, verbose_name="interruptions")),
+            (
+                "uncounted_retries",
+                models.BigIntegerField(default=0, verbose_name="uncounted retries"),
+            ),
             ("kept_until", django_mqlite.fields.EpochMillisecondsField(verbose_name="kept until")),
             (
                 "error_class",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
-from django.db.models import Min
+from django.db.models import Min, Q
 
 from ..exceptions import TransactionLeftOpen, TransactionRefused
 from ..handlers import Handler, get_handlers, handler_of, queues_of_kinds
@@ -144,8 +144,9 @@ def _claim(queue: str, handler: Handler | None, using: str) -> list[Message]:
 
 
 def _next_retry(queues: Sequence[str], using: str) -> int | None:
+    was_delivered = Q(delivery_count__gt=0) | Q(uncounted_retries__gt=0)
     retries = Message.objects.using(using).filter(
-        queue__in=queues, state=State.SCHEDULED, delivery_count__gt=0
+        was_delivered, queue__in=queues, state=State.SCHEDULED
     )
     due = retries.aggregate(due=Min("visible_at"))["due"]
     return None if due is None else epoch_ms(due)

@@ -245,6 +245,9 @@ def _not_due(message: MessageStatus, now: int) -> Explanation:
         words["error"] = short_error(message.error_class, message.error_message) or _(
             "no recorded error"
         )
+    elif message.uncounted_retries > 0:
+        code = "snoozed"
+        text = _("was put off by its handler without counting the delivery, and is due at %(due)s")
     elif message.has_failed:
         code, text = "redrive_paced", _("was redriven at a limited rate and is due at %(due)s")
     else:

@@ -33,6 +33,11 @@ class Settlement:
     details: ErrorDetails | None = None
     """The error as text, computed outside a transaction, because `__str__` is foreign code."""
 
+    @property
+    def counts(self) -> bool:
+        """False for a delivery that its handler asked not to count."""
+        return not isinstance(self.outcome, Abandonment) or self.outcome.counts
+
     def __post_init__(self) -> None:
         if self.details is None and self.error is not None:
             object.__setattr__(self, "details", describe_error(self.error))
@@ -115,6 +120,10 @@ def _settle_in_store(
 ) -> SettleResult | None:
     error = _error_document(settlement, now)
     match settlement.outcome:
+        case Abandonment(delay_ms=int(delay), counts=False):
+            return store.settle.retry_uncounted(
+                connection, lease, now=now, delay=delay, error=error
+            )
         case Abandonment(delay_ms=delay):
             return store.settle.abandon(
                 connection, lease, now=now, delay=delay, chance=random(), error=error

@@ -218,7 +218,8 @@ class Consumer:
             if not is_held:
                 _log_lost_lease(settlement.message)
                 continue
-            self._count(settlement.message)
+            if settlement.counts:
+                self._count(settlement.message)
             if not isinstance(settlement.outcome, Completion):
                 self._reap_soon()  # the retry may be due before the next sweep
         self._unsettled = []

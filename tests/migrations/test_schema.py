@@ -80,7 +80,9 @@ def test_fields_have_name_type_and_nullability_of_their_columns(model):
 
 def test_message_row_has_the_columns_in_order():
     """The last three columns are not read by a claim."""
-    read = [*MessageRow._fields, "interruptions", "kept_until", "error_class"]
+    read = [
+        *MessageRow._fields, "interruptions", "uncounted_retries", "kept_until", "error_class",
+    ]  # fmt: skip
 
     assert read == list(columns_of("mqlite_messages"))
     assert read == [field.attname for field in Message._meta.concrete_fields]
@@ -95,9 +97,9 @@ def test_message_row_and_table_have_the_same_defaults():
             "INSERT INTO mqlite_messages (queue, enqueued_at, body) VALUES ('q', 0, x'')"
             " RETURNING *"
         )
-        ((*stored, interruptions, kept_until, error_class),) = cursor.fetchall()
+        ((*stored, interruptions, uncounted_retries, kept_until, error_class),) = cursor.fetchall()
 
-    assert (interruptions, kept_until, error_class) == (0, 0, None)
+    assert (interruptions, uncounted_retries, kept_until, error_class) == (0, 0, 0, None)
     assert MessageRow._make(stored) == MessageRow(id=stored[0], queue="q", state="active")
 
 

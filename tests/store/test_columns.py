@@ -4,6 +4,7 @@ import pytest
 
 from django_mqlite import enqueue
 from django_mqlite.models import DeadLetter, Message
+from django_mqlite.types import Abandonment
 from django_mqlite.verbs import sweeps
 from tests.support.verbs import activate, claim_one, reap, row_of
 
@@ -73,6 +74,12 @@ CASES = {
         lambda m: sweeps.interrupt("default", [m.lease], reason="stopped"),
         LEASE | ERROR | {"delivery_count", "interruptions"},
     ),
+    "retry uncounted": (
+        claimed,
+        lambda m: Message.objects.settle(m, Abandonment(delay_ms=1, counts=False)),
+        LEASE | {"visible_at", "delivery_count", "uncounted_retries", "errors"},
+    ),
+    "discard": (claimed, lambda m: Message.objects.discard(m.pk), LEASE | DEATH | ERROR),
     "activate": (due, lambda m: activate(), {"state"}),
     "run now": (scheduled, lambda m: Message.objects.run_now(m.pk), {"state", "visible_at"}),
     "redrive": (

@@ -29,9 +29,9 @@ from .output import Output, as_command_error, beginning, cell, lines, shortened
 # Messages as JSON
 
 DOCUMENT = (
-    "queue", "state", "priority", "blocked", "delivery_count", "interruptions", "enqueued_at",
-    "visible_at", "expires_at", "finished_at", "message_id", "unique_key", "correlation_id",
-    "reply_to", "group_id", "subject", "content_type", "properties",
+    "queue", "state", "priority", "blocked", "delivery_count", "interruptions",
+    "uncounted_retries", "enqueued_at", "visible_at", "expires_at", "finished_at", "message_id",
+    "unique_key", "correlation_id", "reply_to", "group_id", "subject", "content_type", "properties",
 )  # fmt: skip
 SUMMARY = (
     "id", "queue", "state", "priority", "group_id", "subject", "message_id", "correlation_id",
@@ -244,8 +244,8 @@ MAX_BODY = 4_000
 FACTS = (
     "queue", "state", "subject", "priority", "group_id", "message_id", "unique_key",
     "correlation_id", "reply_to", "enqueued_at", "visible_at", "expires_at", "delivery_count",
-    "interruptions", "locked_by", "locked_until", "finished_at", "dead_letter_reason",
-    "dead_letter_description", "content_type",
+    "interruptions", "uncounted_retries", "locked_by", "locked_until", "finished_at",
+    "dead_letter_reason", "dead_letter_description", "content_type",
 )  # fmt: skip
 
 

@@ -26,7 +26,8 @@ REDRIVE = Statement(
     UPDATE mqlite_messages NOT INDEXED
        SET state = CASE WHEN redelivery.delay > 0 THEN 'scheduled' ELSE 'active' END,
            blocked = line IS NOT NULL,
-           delivery_count = 0, interruptions = 0, visible_at = %(now)s + redelivery.delay,
+           delivery_count = 0, interruptions = 0, uncounted_retries = 0,
+           visible_at = %(now)s + redelivery.delay,
            expires_at = 0, finished_at = 0,
            errors = """
     + ERRORS

@@ -38,6 +38,7 @@ class MessageStatus(NamedTuple):
     paused: int
     dead_letter_on_expire: int
     kept_until: int
+    uncounted_retries: int
 
 
 MESSAGE_STATUS = Statement(
@@ -50,7 +51,7 @@ MESSAGE_STATUS = Statement(
            CAST(json_extract("""
     + ERRORS
     + """, '$[#-1].message') AS TEXT),
-           q.paused, q.dead_letter_on_expire, m.kept_until
+           q.paused, q.dead_letter_on_expire, m.kept_until, m.uncounted_retries
       FROM mqlite_messages AS m
      CROSS JOIN mqlite_queues AS q ON q.name = m.queue
      WHERE m.id = %(id)s

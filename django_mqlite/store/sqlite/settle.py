@@ -248,6 +248,47 @@ def abandon(
     return _result(connection, lease, row, "abandon", json.dumps(delay), now=now)
 
 
+MAX_UNCOUNTED_RETRIES = 1_000
+"""Further retries of a message without a time to live count as deliveries."""
+
+# The claim counted the delivery, and this statement takes the count back. The limits are for a
+# message that would be retried forever. `errors` is set to '[]' if there is none, because a message
+# that has been delivered cannot be cancelled.
+RETRY_UNCOUNTED = Statement(
+    """
+    UPDATE mqlite_messages
+       SET state = 'scheduled', visible_at = %(now)s + %(delay)s,
+           delivery_count = delivery_count - 1, uncounted_retries = uncounted_retries + 1,
+           errors = """
+    + ERRORS
+    + """,
+           lock_token = NULL, locked_by = NULL, locked_at = 0, locked_until = 0
+     WHERE id = %(id)s AND queue = %(queue)s AND lock_token = %(lock_token)s
+       AND state = 'locked' AND locked_until > %(now)s
+       AND (expires_at > 0 OR uncounted_retries < %(max_uncounted)s)
+    RETURNING state, visible_at, dead_letter_reason
+    """,
+)
+
+
+def retry_uncounted(
+    connection: Connection, lease: Lease, *, now: int, delay: int, error: str | None
+) -> SettleResult | None:
+    """Return the message to its queue after `delay` ms without counting the delivery.
+
+    After MAX_UNCOUNTED_RETRIES the delivery counts, as in abandon(). Returns None if the lease is
+    lost.
+    """
+    row = RETRY_UNCOUNTED.one(
+        connection, now=now, delay=delay, max_uncounted=MAX_UNCOUNTED_RETRIES, **_fence(lease)
+    )
+    arguments = json.dumps([delay, "uncounted"])
+    result = _result(connection, lease, row, "abandon", arguments, now=now)
+    if result is not None:
+        return result
+    return abandon(connection, lease, now=now, delay=delay, chance=0, error=error)
+
+
 def _backoff(connection: Connection, lease: Lease, chance: float) -> int:
     row = BACKOFF.one(connection, id=lease.id)
     if row is None:

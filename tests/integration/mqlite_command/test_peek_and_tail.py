@@ -46,7 +46,8 @@ def test_peek_at_dead_letters_has_errors_and_no_lock_token(queue):
     times = dict.fromkeys(("enqueued_at", "visible_at", "finished_at"), error["failed_at"])
     assert document == {
         "id": message.pk, "queue": "jobs", "state": "dead_lettered", "priority": 0,
-        "blocked": False, "delivery_count": 1, "interruptions": 0, **times, "expires_at": None,
+        "blocked": False, "delivery_count": 1, "interruptions": 0,
+        "uncounted_retries": 0, **times, "expires_at": None,
         "message_id": None, "correlation_id": None, "reply_to": None, "group_id": None,
         "unique_key": None, "error_class": "ValueError",
         "subject": "order", "content_type": "application/json", "properties": None,
