@@ -58,3 +58,17 @@ def checked_ids(values: Any, name: str = "ids") -> list[int]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a sequence of ints, not {safe_repr(values)}")
     return list(dict.fromkeys(checked_id(value, name) for value in values))
+
+
+def checked_fraction(value: Any, name: str) -> float:
+    """Return a float from 0 to 1; raise TypeError or ValueError for others."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number from 0 to 1, not {safe_repr(value)}")
+    if not 0 <= value <= 1:  # NaN fails this as well
+        raise ValueError(f"{name} must be from 0 to 1, not {safe_repr(value)}")
+    return float(value)
+
+
+def checked_short_text(value: Any, name: str) -> str:
+    """Return what checked_text() returns, or an empty str."""
+    return "" if isinstance(value, str) and not value else checked_text(value, name)

@@ -137,7 +137,7 @@ class ScheduleNotFound(MqliteError):
         )
 
 
-LeaseVerb = Literal["complete", "abandon", "reject", "defer", "renew"]
+LeaseVerb = Literal["complete", "abandon", "reject", "defer", "renew", "set the progress of"]
 """A verb that needs a lease."""
 
 

@@ -1,5 +1,7 @@
 """Format states, times and durations for people, in the active language and time zone."""
 
+from typing import Any
+
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -50,3 +52,13 @@ def format_time(ms: int, *, now: int) -> str:
 def short_error(error_class: str | None, message: str | None) -> str | None:
     """Return an error in one line, such as `KeyError: 'id'`; None if there is none."""
     return ": ".join(filter(None, (error_class, message))) or None
+
+
+def format_progress(progress: Any) -> str | None:
+    """Return the progress of a message, such as `40 %, page 12 of 30`; None if there is none."""
+    if not isinstance(progress, dict):
+        return None if progress is None else str(progress)
+    fraction, text = progress.get("fraction"), progress.get("text")
+    is_number = isinstance(fraction, int | float) and 0 <= fraction <= 1
+    percent = f"{fraction:.0%}".replace("%", " %") if is_number else None
+    return ", ".join(filter(None, (percent, str(text) if text else None))) or None

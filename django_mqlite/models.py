@@ -9,6 +9,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from . import message
+from .arguments import checked_fraction, checked_short_text
 from .exceptions import LeaseVerb, LockLost
 from .fields import (
     ComputedTextField,
@@ -23,7 +24,7 @@ from .managers import (
     ScheduleManager,
     SubscriptionManager,
 )
-from .timing import Duration, epoch_ms, milliseconds
+from .timing import Duration, epoch_ms, milliseconds, now_ms
 from .types import (
     Abandonment,
     Completion,
@@ -51,6 +52,10 @@ __all__ = [
     "SettlementReceipt",
     "Subscription",
 ]
+
+
+PROGRESS_INTERVAL_MS = 1_000
+"""The minimum time between two writes of a handler's progress."""
 
 
 # Queues come first: Django restores tables in this order, with serialized_rollback for example, and
@@ -163,6 +168,7 @@ class Message(GuardedModel):
     dead_letter_description = models.TextField(_("dead-letter description"), null=True)
     interruptions = models.BigIntegerField(_("interruptions"), default=0)
     uncounted_retries = models.BigIntegerField(_("uncounted retries"), default=0)
+    progress = DocumentField(_("progress"), null=True)
     kept_until = EpochMillisecondsField(_("kept until"))
     error_class = ComputedTextField(_("error class"), null=True)
 
@@ -184,6 +190,9 @@ class Message(GuardedModel):
 
     claimed_token: str | None = None
     """The lock token that this instance was claimed with; None if it was only read."""
+
+    _progress_at = 0
+    """The time of the last write by set_progress(), in epoch milliseconds."""
 
     lease_lost = False
     """Set by the worker's lease renewer; read it as `message.lease.lost`."""
@@ -322,6 +331,24 @@ class Message(GuardedModel):
             raise LockLost(self.queue, self.pk, "renew")
 
     arenew = async_twin(renew)
+
+    @has_async_twin
+    def set_progress(self, fraction: float, text: str = "") -> None:
+        """Record how much of the work is done, from 0 to 1, with a short text for people.
+
+        It is shown in the admin, by `mqlite show` and on a task's result. At most one call a second
+        writes; the others do nothing, except for a `fraction` of 1. Raises LockLost if the lease
+        has ended, and TypeError or ValueError for invalid arguments.
+        """
+        fraction, text = checked_fraction(fraction, "fraction"), checked_short_text(text, "text")
+        now = now_ms()
+        if fraction < 1 and abs(now - self._progress_at) < PROGRESS_INTERVAL_MS:
+            return
+        if not self._manager().set_progress(self, fraction, text):
+            raise LockLost(self.queue, self.pk, "set the progress of")
+        self._progress_at = now
+
+    aset_progress = async_twin(set_progress)
 
     def _settle(
         self, verb: LeaseVerb, outcome: Outcome, error: BaseException | str | None = None

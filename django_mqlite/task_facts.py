@@ -85,6 +85,7 @@ class TaskFacts:
     worker_ids: list[str]
     errors: list[Failure]
     return_value: Any
+    progress: Any
 
     @property
     def attempts(self) -> int:
@@ -124,6 +125,8 @@ def task_facts(message: "Message") -> TaskFacts:
         worker_ids=_worker_ids(message, failures),
         errors=[*failures, *_unattempted_end(message, failures)],
         return_value=message.result,
+        # A claim does not read it, and a delivery does not need it.
+        progress=vars(message).get("progress"),
     )
 
 

@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 
 from .. import timing
 from ..exceptions import QueueNotFound, stored_failures
-from ..formatting import format_duration, format_time, state_label
+from ..formatting import format_duration, format_progress, format_time, state_label
 from ..models import Message, Queue
 from ..task_facts import NotATask, is_task, task_facts
 from ..timing import epoch_ms
@@ -44,7 +44,7 @@ FIELDSETS: list[tuple[Any, Any]] = [
     (_("Content"), {"fields": ("content_type", "shown_body", "shown_properties")}),
     (_("Delivery"), {"fields": (
         "enqueued_at", "visible_at", "expires_at", "deliveries", "interruptions",
-        "uncounted_retries", "lease",
+        "uncounted_retries", "lease", "shown_progress",
     )}),
     (_("Outcome"), {"fields": (
         "finished_at", "dead_letter_reason", "dead_letter_description", "shown_result",
@@ -221,6 +221,11 @@ class BaseMessageAdmin(BaseAdmin):
             return gettext("%(worker)s, until %(until)s, held for %(held)s") % facts
         return gettext("%(worker)s, expired at %(until)s, waiting for the reaper") % facts
 
+    @admin.display(description=_("progress"), empty_value=EMPTY)
+    def shown_progress(self, message: Message) -> str | None:
+        text = format_progress(message.progress)
+        return printable(text) if text else None
+
     @admin.display(description=_("failed deliveries"))
     def shown_errors(self, message: Message) -> str:
         return failed_deliveries(stored_failures(message.errors)) if message.errors else EMPTY
@@ -263,6 +268,11 @@ class MessageAdmin(BaseMessageAdmin):
     list_filter = (QueueFilter, StateFilter, GroupFilter)
     actions = ("activate", "discard")
 
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Add the progress to the list of locked messages."""
+        columns = super().get_list_display(request)
+        return (*columns, "shown_progress") if request.GET.get("state") == "locked" else columns
+
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """Offer the actions that are possible in the state that the list is filtered by."""
         state = request.GET.get("state")
@@ -288,5 +298,6 @@ class MessageAdmin(BaseMessageAdmin):
 
     def get_page_queryset(self) -> Any:
         return Message.objects.only(
-            "id", "queue", "state", "subject", "group_id", "delivery_count", "enqueued_at"
-        )
+            "id", "queue", "state", "subject", "group_id", "delivery_count", "enqueued_at",
+            "progress",
+        )  # fmt: skip

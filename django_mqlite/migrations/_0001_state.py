@@ -109,6 +109,7 @@ STATE = [
                 "uncounted_retries",
                 models.BigIntegerField(default=0, verbose_name="uncounted retries"),
             ),
+            ("progress", django_mqlite.fields.DocumentField(null=True, verbose_name="progress")),
             ("kept_until", django_mqlite.fields.EpochMillisecondsField(verbose_name="kept until")),
             (
                 "error_class",

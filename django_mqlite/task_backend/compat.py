@@ -37,7 +37,7 @@ if not TYPE_CHECKING and django.VERSION >= (6, 0):
         task_backends,
     )
     from django.tasks.backends.base import BaseTaskBackend
-    from django.tasks.base import Task, TaskError
+    from django.tasks.base import TASK_REFRESH_ATTRS, Task, TaskError
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist, TaskResultMismatch
     from django.utils.json import normalize_json
 else:
@@ -51,7 +51,7 @@ else:
             task_backends,
         )
         from django_tasks.backends.base import BaseTaskBackend
-        from django_tasks.base import Task, TaskError
+        from django_tasks.base import TASK_REFRESH_ATTRS, Task, TaskError
         from django_tasks.exceptions import TaskResultDoesNotExist, TaskResultMismatch
         from django_tasks.utils import normalize_json
 
@@ -66,6 +66,7 @@ else:
         ) from error
 
 __all__ = [
+    "TASK_REFRESH_ATTRS",
     "BaseTaskBackend",
     "InvalidTask",
     "Task",

@@ -1,15 +1,17 @@
 """Conversion of messages to the framework's Task and TaskResult."""
 
 import inspect
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from django.utils.module_loading import import_string
 
 from ..task_facts import TaskFacts, task_facts
 from .compat import (
+    TASK_REFRESH_ATTRS,
     InvalidTask,
     Task,
+    TaskContext,
     TaskError,
     TaskResult,
     TaskResultStatus,
@@ -114,9 +116,52 @@ def _framework_options(facts: TaskFacts) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MqliteTaskResult(TaskResult):  # type: ignore[type-arg]
+    """A TaskResult with the `progress` that the task has set.
+
+    It is None, or a dict with `fraction`, `text` and `updated_at` in epoch milliseconds.
+    """
+
+    progress: Any = None
+
+    def refresh(self) -> None:
+        """Read the result again."""
+        self._copy(self.task.get_backend().get_result(self.id))
+
+    async def arefresh(self) -> None:
+        """Call refresh() from async code."""
+        self._copy(await self.task.get_backend().aget_result(self.id))
+
+    def _copy(self, current: Any) -> None:
+        for name in (*TASK_REFRESH_ATTRS, "progress"):
+            object.__setattr__(self, name, getattr(current, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MqliteTaskContext(TaskContext):
+    """The context of a task, with what its message offers to a long task."""
+
+    message: Any
+
+    @property
+    def lease_lost(self) -> bool:
+        """True once the worker knows that the result of this attempt will be ignored."""
+        return bool(self.message.lease_lost)
+
+    def set_progress(self, fraction: float, text: str = "") -> None:
+        """Record how much of the work is done, see Message.set_progress()."""
+        self.message.set_progress(fraction, text)
+
+    async def aset_progress(self, fraction: float, text: str = "") -> None:
+        """Call set_progress() from async code."""
+        await self.message.aset_progress(fraction, text)
+
+
 def result_from(facts: TaskFacts, task: Any) -> Any:
     """Return the TaskResult for the facts of a message."""
-    result: TaskResult[Any] = TaskResult(
+    result: MqliteTaskResult = MqliteTaskResult(
+        progress=facts.progress,
         task=task,
         id=facts.id,
         status=TaskResultStatus[facts.status],

@@ -21,9 +21,9 @@ from ..signals import message_dead_lettered
 from ..task_facts import NotATask, task_facts
 from ..timing import backoff_ms, milliseconds
 from ..types import Abandonment, Completion, HandlerResult, Rejection
-from .compat import ReturnValueRefused, TaskContext, UnknownTask, normalize_json, signals
+from .compat import ReturnValueRefused, UnknownTask, normalize_json, signals
 from .options import options_of
-from .results import is_async, result_from, result_of, task_of
+from .results import MqliteTaskContext, is_async, result_from, result_of, task_of
 
 if TYPE_CHECKING:
     from ..models import Message
@@ -155,8 +155,10 @@ class Attempt:
 
     @property
     def args(self) -> list[Any]:
-        context = [TaskContext(task_result=self.result)] if self.task.takes_context else []
-        return [*context, *self.result.args]
+        if not self.task.takes_context:
+            return list(self.result.args)
+        context = MqliteTaskContext(task_result=self.result, message=self.message)
+        return [context, *self.result.args]
 
     @property
     def kwargs(self) -> dict[str, Any]:

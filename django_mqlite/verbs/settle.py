@@ -1,5 +1,6 @@
 """Settle and renew leases."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -213,6 +214,19 @@ class SettleVerbs(Verbs[M]):
         return [message.lease in until for message in messages]
 
     arenew_many = async_twin(renew_many)
+
+    def set_progress(self, message: Any, fraction: float, text: str) -> bool:
+        """Store the progress of a claimed message; return False if its lease is lost."""
+        if message.lease is None:
+            return False
+        with write_transaction(self.database) as (connection, now):
+            progress = {"fraction": fraction, "text": text, "updated_at": now}
+            is_held = store.settle.set_progress(
+                connection, message.lease, json.dumps(progress), now=now
+            )
+        if is_held:
+            message.progress = progress
+        return is_held
 
     def renew_leases(
         self,

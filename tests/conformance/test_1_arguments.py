@@ -91,6 +91,7 @@ CALLS = {
     "Message.reject": {"reason": "Broken"},
     "Message.defer": {},
     "Message.renew": {},
+    "Message.set_progress": {"fraction": 0.5},
     "Message.cancel": {},
     "Message.explain": {},
     "Queue.pause": {},

@@ -48,6 +48,7 @@ MESSAGE_VERBS = [
     ("reject", ("Invalid",), {}),
     ("defer", (), {}),
     ("renew", (), {}),
+    ("set_progress", (0.5,), {}),
     ("cancel", (), {}),
     ("explain", (), {}),
 ]

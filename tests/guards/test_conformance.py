@@ -24,6 +24,7 @@ RULES_OF_SECTION = {
     12: 9,
     13: 10,
     15: 7,
+    16: 5,
     18: 4,
 }
 RULES = [f"{n}.{m}" for n, count in RULES_OF_SECTION.items() for m in range(1, count + 1)]

@@ -55,6 +55,7 @@ CREATE TABLE mqlite_messages (
     dead_letter_description TEXT,
     interruptions           INTEGER NOT NULL DEFAULT 0,
     uncounted_retries       INTEGER NOT NULL DEFAULT 0,
+    progress                TEXT    CHECK (progress IS NULL OR json_valid(progress)),
     kept_until              INTEGER NOT NULL DEFAULT 0,
     error_class             TEXT    GENERATED ALWAYS AS
                                     (CASE WHEN json_valid(errors) THEN nullif(replace(json_extract(errors, '$[#-1].class'), rtrim(json_extract(errors, '$[#-1].class'), replace(json_extract(errors, '$[#-1].class'), '.', '')), ''), '') END) STORED,

@@ -81,7 +81,8 @@ def test_fields_have_name_type_and_nullability_of_their_columns(model):
 def test_message_row_has_the_columns_in_order():
     """The last three columns are not read by a claim."""
     read = [
-        *MessageRow._fields, "interruptions", "uncounted_retries", "kept_until", "error_class",
+        *MessageRow._fields, "interruptions", "uncounted_retries", "progress", "kept_until",
+        "error_class",
     ]  # fmt: skip
 
     assert read == list(columns_of("mqlite_messages"))
@@ -97,9 +98,12 @@ def test_message_row_and_table_have_the_same_defaults():
             "INSERT INTO mqlite_messages (queue, enqueued_at, body) VALUES ('q', 0, x'')"
             " RETURNING *"
         )
-        ((*stored, interruptions, uncounted_retries, kept_until, error_class),) = cursor.fetchall()
+        ((*stored, interruptions, uncounted_retries, progress, kept_until, error_class),) = (
+            cursor.fetchall()
+        )
 
-    assert (interruptions, uncounted_retries, kept_until, error_class) == (0, 0, 0, None)
+    assert (interruptions, uncounted_retries, kept_until) == (0, 0, 0)
+    assert (progress, error_class) == (None, None)
     assert MessageRow._make(stored) == MessageRow(id=stored[0], queue="q", state="active")
 
 

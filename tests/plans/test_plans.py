@@ -134,6 +134,7 @@ EXPECTED = {
     "settle.DEFER": {BY_ID},
     "settle.REJECT": {BY_ID},
     "settle.RETRY_UNCOUNTED": {BY_ID},
+    "settle.SET_PROGRESS": {BY_ID},
     "settle.RETAIN": {BY_ID},
     "queues.EMPTY_QUEUE": EACH_STATE | {BY_ID},
     "queues.HAS_WORK": EACH_STATE - {"INDEX mqlite_messages_completed (queue=?)"},

@@ -118,8 +118,9 @@ def test_completion_in_a_retaining_queue_is_one_statement_more():
         (lambda message: message.reject("R"), 4),
         (lambda message: message.defer(), 4),
         (lambda message: message.renew(), 3),
+        (lambda message: message.set_progress(0.5), 3),
     ],
-    ids=["abandon with a delay", "abandon", "reject", "defer", "renew"],
+    ids=["abandon with a delay", "abandon", "reject", "defer", "renew", "set progress"],
 )
 def test_settle_runs_few_statements(settle, expected):
     (claimed,) = Message.objects.claim("jobs")

@@ -79,6 +79,7 @@ CASES = {
         lambda m: Message.objects.settle(m, Abandonment(delay_ms=1, counts=False)),
         LEASE | {"visible_at", "delivery_count", "uncounted_retries", "errors"},
     ),
+    "set progress": (claimed, lambda m: m.set_progress(0.5), {"progress"}),
     "discard": (claimed, lambda m: Message.objects.discard(m.pk), LEASE | DEATH | ERROR),
     "activate": (due, lambda m: activate(), {"state"}),
     "run now": (scheduled, lambda m: Message.objects.run_now(m.pk), {"state", "visible_at"}),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_mqlite.formatting import format_duration, format_time
+from django_mqlite.formatting import format_duration, format_progress, format_time
 from django_mqlite.testing.fake_clock import START_MS
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -43,3 +43,18 @@ def test_time_has_a_date_unless_the_date_is_today(settings, ms, zone, text):
     settings.TIME_ZONE = zone
 
     assert format_time(START_MS + ms, now=START_MS) == text
+
+
+@pytest.mark.parametrize(
+    ("progress", "text"),
+    [
+        (None, None),
+        ({"fraction": 0.4, "text": "page 12 of 30", "updated_at": 1}, "40 %, page 12 of 30"),
+        ({"fraction": 1, "text": ""}, "100 %"),
+        ({"fraction": "x", "text": "only text"}, "only text"),
+        ({"fraction": 5}, None),
+        ([1, 2], "[1, 2]"),
+    ],
+)
+def test_progress_of_any_shape_is_formatted(progress, text):
+    assert format_progress(progress) == text

@@ -15,7 +15,7 @@ from django.core.management.base import CommandError
 
 from django_mqlite.arguments import MAX_TEXT
 from django_mqlite.exceptions import MqliteError, format_error, is_interruption, stored_failures
-from django_mqlite.formatting import short_error, state_label
+from django_mqlite.formatting import format_progress, short_error, state_label
 from django_mqlite.managers import MessageManager
 from django_mqlite.message import encode_json
 from django_mqlite.models import DeadLetter, Message, Queue, Schedule
@@ -244,7 +244,7 @@ MAX_BODY = 4_000
 FACTS = (
     "queue", "state", "subject", "priority", "group_id", "message_id", "unique_key",
     "correlation_id", "reply_to", "enqueued_at", "visible_at", "expires_at", "delivery_count",
-    "interruptions", "uncounted_retries", "locked_by", "locked_until", "finished_at",
+    "interruptions", "uncounted_retries", "locked_by", "locked_until", "progress", "finished_at",
     "dead_letter_reason", "dead_letter_description", "content_type",
 )  # fmt: skip
 
@@ -261,6 +261,7 @@ def _show(options: Options, output: Output) -> None:
         "max_delivery_count": explanation.facts.get("max_delivery_count"),
         "locked_by": message.locked_by,
         "locked_until": message.locked_until,
+        "progress": message.progress,
         "result": message.result,
         "why": {
             "code": explanation.code,
@@ -340,8 +341,7 @@ def _full_text(message: Message, explanation: Explanation) -> Iterator[str]:
     for name in FACTS:
         value = getattr(message, name)
         if value not in (None, ""):
-            text = state_label(value) if name == "state" else value
-            yield f"  {_fact_label(name, message)}: {cell(text)}"
+            yield f"  {_fact_label(name, message)}: {cell(_fact_text(name, value))}"
     if isinstance(message.properties, dict):
         for name, value in message.properties.items():
             yield f"  property {cell(name)}: {cell(value)}"
@@ -352,6 +352,16 @@ def _full_text(message: Message, explanation: Explanation) -> Iterator[str]:
         yield from _block("result", _pretty(message.result))
     for error in stored_failures(message.errors):
         yield from _failure(error)
+
+
+def _fact_text(name: str, value: Any) -> Any:
+    match name:
+        case "state":
+            return state_label(value)
+        case "progress":
+            return format_progress(value)
+        case _:
+            return value
 
 
 def _fact_label(name: str, message: Message) -> str:

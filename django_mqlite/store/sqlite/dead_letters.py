@@ -26,7 +26,7 @@ REDRIVE = Statement(
     UPDATE mqlite_messages NOT INDEXED
        SET state = CASE WHEN redelivery.delay > 0 THEN 'scheduled' ELSE 'active' END,
            blocked = line IS NOT NULL,
-           delivery_count = 0, interruptions = 0, uncounted_retries = 0,
+           delivery_count = 0, interruptions = 0, uncounted_retries = 0, progress = NULL,
            visible_at = %(now)s + redelivery.delay,
            expires_at = 0, finished_at = 0,
            errors = """

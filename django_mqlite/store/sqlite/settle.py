@@ -412,3 +412,17 @@ def renew(
         at_least=at_least,
     )
     return {Lease(queue=queue, id=id, lock_token=token): until for queue, id, token, until in rows}
+
+
+SET_PROGRESS = Statement(
+    """
+    UPDATE mqlite_messages SET progress = %(progress)s
+     WHERE id = %(id)s AND queue = %(queue)s AND lock_token = %(lock_token)s
+       AND state = 'locked' AND locked_until > %(now)s
+    """,
+)
+
+
+def set_progress(connection: Connection, lease: Lease, progress: str, *, now: int) -> bool:
+    """Store the progress, a JSON object; return False if the lease is lost."""
+    return SET_PROGRESS.run(connection, progress=progress, now=now, **_fence(lease)) > 0

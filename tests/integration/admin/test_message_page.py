@@ -61,6 +61,15 @@ def test_lease_is_shown_without_its_token(viewer, queue, clock):
     assert row_of(message)["lock_token"] == token
 
 
+def test_progress_is_shown_on_the_page_and_in_the_list_of_locked_messages(viewer, queue):
+    message = enqueue_and_claim("jobs", 1)
+    message.set_progress(0.4, "page 12 of 30")
+
+    assert "40 %, page 12 of 30" in text_of(viewer.get(page_of(message)))
+    assert "40 %, page 12 of 30" in text_of(viewer.get(MESSAGES, {"state": "locked"}))
+    assert "page 12" not in text_of(viewer.get(MESSAGES))
+
+
 def test_expired_lease_is_shown_as_waiting_for_the_reaper(viewer, queue, clock):
     message = enqueue_and_claim("jobs", 1)
     clock.advance(queue.lock_duration + timedelta(seconds=5))

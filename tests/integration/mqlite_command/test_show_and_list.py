@@ -123,6 +123,14 @@ def test_show_has_everything_but_the_lock_token(queue):
     assert message.lock_token not in text + json.dumps(document)
 
 
+def test_show_has_the_progress(queue):
+    message = enqueue_and_claim("jobs")
+    message.set_progress(0.4, "page 12 of 30")
+
+    assert "  progress: 40 %, page 12 of 30\n" in mqlite("show", message.pk)
+    assert answer("show", message.pk)["progress"]["fraction"] == 0.4
+
+
 def test_show_of_a_completed_message_has_no_lease(queue):
     Queue.objects.configure("jobs", retain_completed=60)
     Message.objects.enqueue("jobs", 1)
