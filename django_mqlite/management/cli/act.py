@@ -148,19 +148,18 @@ def _redrive(options: Options, output: Output) -> None:
     queue = options["queue"]
     letters = DeadLetter.objects.db_manager(options["database"])
     destination = {"into": options["into"], "rate": options["rate"]}
-    with as_command_error(ValueError):
-        if options["ids"]:
-            ids = _checked_ids(letters, queue, options["ids"])
-            redriven = letters.redrive(ids, **destination)
-        else:
-            with output.progress("dead letters", _count(letters, options)) as progress:
-                redriven = letters.redrive_queue(
-                    queue,
-                    limit=options["limit"],
-                    progress=progress,
-                    **_filters(options),
-                    **destination,
-                )
+    if options["ids"]:
+        ids = _checked_ids(letters, queue, options["ids"])
+        redriven = letters.redrive(ids, **destination)
+    else:
+        with output.progress("dead letters", _count(letters, options)) as progress:
+            redriven = letters.redrive_queue(
+                queue,
+                limit=options["limit"],
+                progress=progress,
+                **_filters(options),
+                **destination,
+            )
     _answer_bulk(queue, "redriven", redriven, output)
 
 

@@ -168,15 +168,14 @@ def _add_list_arguments(parser: ArgumentParser) -> None:
 
 def _list(options: Options, output: Output) -> None:
     messages = Message.objects.db_manager(options["database"])
-    with as_command_error(ValueError):
-        page = messages.find(
-            queue=options["queue"],
-            state=options["state"],
-            group=options["group"],
-            text=options["search"],
-            limit=options["limit"],
-            after=options["after"],
-        )
+    page = messages.find(
+        queue=options["queue"],
+        state=options["state"],
+        group=options["group"],
+        text=options["search"],
+        limit=options["limit"],
+        after=options["after"],
+    )
     by_id = messages.using(messages.database).only(*SUMMARY).in_bulk(page.ids)
     rows = [by_id[id] for id in page.ids if id in by_id]
     summaries = [{name: getattr(message, name) for name in SUMMARY} for message in rows]

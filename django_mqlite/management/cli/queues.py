@@ -14,7 +14,7 @@ from django_mqlite.types import QueueConfig
 from django_mqlite.verbs.workers import is_live, registered_workers
 
 from .arguments import Options, Subcommand, add_yes
-from .output import Output, as_command_error, cell, plural, require_terminal
+from .output import Output, cell, plural, require_terminal
 
 # queues
 
@@ -118,10 +118,9 @@ def _add_subscribe_arguments(parser: ArgumentParser) -> None:
 
 def _subscribe(options: Options, output: Output) -> None:
     topic, name = options["topic"], options["subscription"]
-    with as_command_error(ValueError):
-        subscription = Subscription.objects.db_manager(options["database"]).subscribe(
-            topic, name, filter=options["filter"]
-        )
+    subscription = Subscription.objects.db_manager(options["database"]).subscribe(
+        topic, name, filter=options["filter"]
+    )
     output.answer(
         {"topic": topic, "subscription": name, "filter": subscription.filter},
         f"Queue {name} subscribed to topic {topic}: {subscription.filter or 'every message'}",

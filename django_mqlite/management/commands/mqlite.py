@@ -32,7 +32,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         output = Output(stdout=self.stdout, stderr=self.stderr, as_json=options["json"])
         check_text(options)
-        with as_command_error():
+        with as_command_error(ValueError):  # verbs check names and numbers again
             SUBCOMMANDS[options["subcommand"]].run(options, output)
 
 
