@@ -5,7 +5,6 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from ..exceptions import QueueNotFound
 from ..message import TASK
 from ..models import Message, Queue
 from ..task_facts import task_facts
@@ -37,8 +36,10 @@ def assert_enqueued(
     """
     if queue is None and task is None:
         raise TypeError("assert_enqueued() needs a queue or a task")
-    queue = queue or str(task.queue_name)
-    _check_queue_exists(queue, using)
+    if queue is None:
+        queue = str(task.queue_name)
+    # count=0 would always hold for a misspelled name.
+    Queue.objects.db_manager(using).named(queue)
     waiting = _waiting(queue, using)
     matching = list(waiting)
     if data is not ANYTHING:
@@ -52,14 +53,6 @@ def assert_enqueued(
         f"Queue {queue!r} has {len(matching)} matching messages, expected {expected}. "
         f"{_listing(waiting)}"
     )
-
-
-def _check_queue_exists(queue: str, using: str | None) -> None:
-    """Raise QueueNotFound, because `count=0` would always hold for a misspelled name."""
-    queues = Queue.objects.using(using or Message.objects.database)
-    names = set(queues.values_list("name", flat=True))
-    if queue not in names:
-        raise QueueNotFound(queue, names)
 
 
 def _waiting(queue: str, using: str | None) -> "QuerySet[Message]":

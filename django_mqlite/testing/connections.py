@@ -97,8 +97,11 @@ class _Nested(_Shared):
 
 
 def _wrapper(outer: Any) -> Any:
-    kind = _Nested if outer.in_atomic_block else _Shared
-    wrapper: Any = type(kind.__name__, (kind, type(outer)), {})(outer.settings_dict, outer.alias)
+    """Return a wrapper for a wrapper of the engine, or for one of these in a handler of drain()."""
+    engine = getattr(outer, "engine", type(outer))
+    kind = _Nested if outer.in_atomic_block or isinstance(outer, _Nested) else _Shared
+    cls: Any = type(kind.__name__, (kind, engine), {"engine": engine})
+    wrapper = cls(outer.settings_dict, outer.alias)
     shared = ("connection", "transaction_mode", "execute_wrappers", "queries_log")
     for name in (*shared, "force_debug_cursor"):
         setattr(wrapper, name, getattr(outer, name))

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from django.db.models import Min, Q
 
+from ..arguments import checked_integer
 from ..exceptions import TransactionLeftOpen, TransactionRefused
 from ..handlers import Handler, get_handlers, handler_of, queues_of_kinds
 from ..logs import CurrentMessage, current_message
@@ -55,10 +56,10 @@ def drain(
     to reach the tick.
 
     Raises TooManyDeliveries if messages are due after `limit` deliveries, QueueNotFound,
-    TransactionRefused inside atomic(), and ValueError for a `limit` below 1.
+    TransactionRefused inside atomic(), and ValueError for a `limit` below 1. A handler may call
+    drain() itself: its own message is locked, and others are delivered.
     """
-    if limit < 1:
-        raise ValueError(f"Invalid limit {limit!r}: drain() needs a limit of at least 1.")
+    limit = checked_integer(limit, "limit")
     handlers = get_handlers()
     manager = Message.objects.db_manager(using)
     if in_callers_transaction(manager.database):

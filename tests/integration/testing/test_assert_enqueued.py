@@ -78,3 +78,9 @@ def test_call_without_queue_and_task_is_refused(db, assert_enqueued):
 def test_unknown_queue_is_an_error(queue, assert_enqueued, count):
     with pytest.raises(QueueNotFound, match="jobs"):
         assert_enqueued("jobz", count=count)
+
+
+@pytest.mark.parametrize("name", ["", 5])
+def test_invalid_queue_name_is_refused(queue, assert_enqueued, name):
+    with pytest.raises((TypeError, ValueError), match="name must"):
+        assert_enqueued(name, count=0)

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.test import TestCase
 
 from django_mqlite import QueueNotFound, Reject, TransactionRefused, enqueue, handler
@@ -129,6 +129,38 @@ def test_keyboard_interrupt_propagates(queue, clock):
         drain()
 
 
+@pytest.mark.parametrize(
+    "transactional",
+    [pytest.param(True, marks=pytest.mark.django_db(transaction=True)), False],
+)
+def test_handler_that_drains_delivers_the_other_messages(make_queue, clock, transactional):
+    make_queue("outer")
+    make_queue("inner")
+    deliveries = []
+
+    @handler("outer")
+    def drain_others(message):
+        Group.objects.create(name="before")
+        deliveries.extend(drain())
+        Group.objects.create(name="after")
+
+    @handler("inner")
+    def work(message):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Group.objects.create(name="before")
+        Group.objects.create(name="inner")
+
+    inner = enqueue("inner", None)
+    outer = enqueue("outer", None)
+    (delivery,) = drain("outer", raise_errors=True)
+
+    assert deliveries == [inner]
+    assert delivery == outer
+    assert delivery.state == deliveries[0].state == "completed"
+    names = list(Group.objects.order_by("pk").values_list("name", flat=True))
+    assert names == ["before", "inner", "after"]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="NOT TESTED: there is no fork on this system")
 @pytest.mark.parametrize(("awaits", "code"), [(True, 1), (False, 0)])
 def test_process_forked_by_an_async_handler_ends_in_the_handler(queue, clock, awaits, code):
@@ -191,9 +223,9 @@ def test_drain_in_the_callers_transaction_is_refused(queue):
         drain("jobs")
 
 
-@pytest.mark.parametrize("limit", [0, -1])
-def test_limit_below_one_is_refused(queue, limit):
-    with pytest.raises(ValueError, match="limit"):
+@pytest.mark.parametrize("limit", [0, -1, True, "1", 1.5, None])
+def test_limit_that_is_no_count_is_refused(queue, limit):
+    with pytest.raises((TypeError, ValueError), match="limit must be"):
         drain(limit=limit)
 
 
