@@ -19,7 +19,7 @@ ADVICE = {
     "locked": "another writer held the lock longer than the timeout; look for long transactions",
     "full": "the disk is full; free some disk space",
     "readonly": "the file or its directory cannot be written by this user",
-    "unable to open": "the file is missing, or its directory is not accessible",
+    "unable to open": "the file is missing, or this user cannot write in its directory",
     "no such table": "run `manage.py migrate`",
     "disk i/o": "the disk is full or failing; check its free space and the system log",
 }

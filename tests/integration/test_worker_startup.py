@@ -86,6 +86,11 @@ def test_invalid_number_is_refused(argument):
         call_command("runworker", argument)
 
 
+def test_reload_of_several_processes_is_refused():
+    with pytest.raises(CommandError, match="--reload runs one process"):
+        call_command("runworker", "--reload", "--processes=2")
+
+
 @pytest.mark.django_db(transaction=True)
 def test_unknown_queue_is_refused_by_the_command(queue):
     with pytest.raises(CommandError, match=r"no queue 'jbos' .* Did you mean 'jobs'"):

@@ -127,7 +127,7 @@ def missing_table(connect):
         (locked, "long transactions"),
         (full, "disk space"),
         (read_only, "cannot be written"),
-        (missing_directory, "directory"),
+        (missing_directory, "write in its directory"),
         (missing_table, "manage.py migrate"),
     ],
 )

@@ -4,7 +4,7 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from django_mqlite.checks import checking, queue_alias
 from django_mqlite.handlers import get_handlers
@@ -79,6 +79,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         configure_default_logging()
+        if options["reload"] and options["processes"] > 1:
+            raise CommandError("--reload runs one process: leave out --processes.")
         shutdown = Shutdown()
         with as_command_error(), shutdown_on_signals(shutdown):
             handlers = get_handlers()
