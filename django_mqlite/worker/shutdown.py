@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event, Thread, local
@@ -16,6 +17,10 @@ DEFAULTS: Mapping[signal.Signals, Any] = {
     signal.SIGINT: signal.default_int_handler,
 }
 """The handlers that Python installs when a process starts."""
+
+REPEAT_PERIOD = 0.1
+"""Seconds after a first signal in which further ones repeat it. Programs that start a worker may
+send a signal to it and to its process group: timeout(1) does, and npm, which forwards Ctrl-C."""
 
 
 class Shutdown:
@@ -67,8 +72,9 @@ def shutdown_on_signals(
 ) -> Iterator[None]:
     """Request shutdown on the first of these signals; on a second one, exit if `insist`.
 
-    Only signals count. The worker may already be shutting down when the first one arrives: a signal
-    to a process group also ends the shell, and the worker may notice that first.
+    Signals within REPEAT_PERIOD count as one, and only signals count. The worker may already be
+    shutting down when the first one arrives: a signal to a process group also ends the shell, and
+    the worker may notice that first.
 
     The previous handlers are restored after the block.
 
@@ -109,11 +115,14 @@ def _ignore_signal(number: int, frame: FrameType | None) -> None:
 def _watch(
     reader: socket.socket, shutdown: Shutdown, signals: Collection[signal.Signals], insist: bool
 ) -> None:
+    first_at = 0.0
     with reader:
         while number := reader.recv(1):
             if number[0] not in signals:
                 continue
-            if shutdown.signaled and insist:
+            if not shutdown.signaled:
+                first_at = time.monotonic()
+            elif insist and time.monotonic() - first_at >= REPEAT_PERIOD:
                 sys.stderr.write(
                     "second signal: exiting immediately; leases of running handlers will expire\n"
                 )
