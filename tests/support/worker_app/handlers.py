@@ -14,7 +14,7 @@ from django_mqlite.models import Message
 
 from . import unruly  # noqa: F401 - registers its handlers
 from .models import Effect, effect_of
-from .waiting import LONGEST_WAIT, wait_for, wait_for_condition
+from .waiting import wait_for, wait_for_condition, wait_until_cancelled
 from .ways import stand_by, start, start_in_coroutine
 
 
@@ -91,19 +91,6 @@ def prepare(message: Message) -> dict[str, Any]:
 def wait_until_lost(message: Message, ended: Path) -> None:
     wait_for_condition(lambda: message.lease is not None and message.lease.lost)
     ended.touch()
-
-
-async def wait_until_cancelled(steps: dict[str, Any]) -> None:
-    touch(f"{steps['started']}.1")
-    try:
-        await asyncio.sleep(LONGEST_WAIT)
-    except asyncio.CancelledError:
-        touch(steps["ended"])
-        raise
-
-
-def touch(path: str) -> None:
-    Path(path).touch()
 
 
 def finish(steps: dict[str, Any], message: Message) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from django_mqlite.task_backend.compat import task
 
-from . import handlers
+from . import waiting
 from .waiting import wait_for
 from .ways import start, start_in_coroutine
 
@@ -40,4 +40,4 @@ async def fork_in_a_loop(order):
 
 @task()
 async def wait_until_cancelled(started, ended):
-    await handlers.wait_until_cancelled({"started": started, "ended": ended})
+    await waiting.wait_until_cancelled({"started": started, "ended": ended})
