@@ -14,9 +14,11 @@ from django.utils.module_loading import module_has_submodule
 from .conf import get_settings
 from .exceptions import HandlersNotImported, NoHandler, NothingHasRun
 from .message import TASK
+from .outcomes import DEFAULT_POLICY, Backoff, RetryPolicy, retry_policy
 from .schedules import Schedule
 from .timing import Duration, milliseconds
 
+ExceptionClasses = type[BaseException] | tuple[type[BaseException], ...]
 HandlerFunction = Callable[[Any], Awaitable[object] | object]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +42,7 @@ class Handler:
     function: HandlerFunction
     atomic: bool = False
     timeout_ms: int | None = None
+    retries: RetryPolicy = DEFAULT_POLICY
     location: SourceLocation = field(
         default=SourceLocation("?", 0, None), compare=False, repr=False
     )
@@ -76,7 +79,13 @@ _handlers: dict[str, Handler] = {}
 
 
 def handler(
-    queue: str, *, atomic: bool = False, timeout: Duration | None = None
+    queue: str,
+    *,
+    atomic: bool = False,
+    timeout: Duration | None = None,
+    retry_on: ExceptionClasses | None = None,
+    give_up_on: ExceptionClasses = (),
+    backoff: Backoff | None = None,
 ) -> Callable[[F], F]:
     """Register the decorated function as the handler of the messages of `queue`.
 
@@ -93,6 +102,11 @@ def handler(
     cancelled, a process of `runworker --processes` is killed, and a thread can check
     `message.lease.lost`.
 
+    With `retry_on`, an exception class or a tuple of them, only these exceptions are retried; those
+    of `give_up_on` never are. After any other exception the message becomes a dead letter with the
+    reason "NotRetried". `backoff` replaces the queue's: the delay after the first failure, which
+    doubles up to an hour, or a function that takes the number of the attempt and returns the delay.
+
     An `async def` handler runs in the event loop of the process and cannot be atomic.
 
     Raises ImproperlyConfigured for a generator function, because calling it runs nothing, and if
@@ -104,6 +118,7 @@ def handler(
     timeout_ms = None
     if timeout is not None:
         timeout_ms = milliseconds(timeout, "timeout", minimum=1)
+    retries = retry_policy(retry_on, give_up_on, backoff)
 
     def register(function: F) -> F:
         new = Handler(
@@ -111,6 +126,7 @@ def handler(
             function=function,
             atomic=atomic,
             timeout_ms=timeout_ms,
+            retries=retries,
             location=registering_location(),
         )
         if new.is_generator:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -72,6 +73,10 @@ class MqliteBackend(BaseTaskBackend):
                 f"{task.name}() contains a yield, so calling it would run none of its code."
             )
         options = checked_options(options_of(task))
+        if options.atomic and iscoroutinefunction(task.func):
+            raise InvalidTask(
+                f"{task.name}() is async and cannot be atomic: Django has no async transactions."
+            )
         if options.group_id is not None and task.priority != 0:
             raise InvalidTask(
                 "A task with a group_id cannot have a priority: tasks of a group run in order."

@@ -1,5 +1,6 @@
 """Task options that the framework does not have, and the Task class that carries them."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
@@ -7,6 +8,8 @@ from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 
+from ..handlers import ExceptionClasses
+from ..outcomes import Backoff, retry_policy
 from ..timing import Duration, milliseconds
 from .compat import InvalidTask, Task
 
@@ -21,43 +24,62 @@ class TaskOptions:
     """
 
     max_attempts: int | None = None
-    backoff: Duration | None = None
+    backoff: Backoff | None = None
     group_id: str | None = None
     message_id: str | None = None
     ttl: Duration | None = None
     unique: bool | str | None = None
+    retry_on: ExceptionClasses | None = None
+    give_up_on: ExceptionClasses | None = None
+    atomic: bool | None = None
 
 
-NAMES = tuple(field.name for field in fields(TaskOptions))
+NAMES = ("max_attempts", "backoff", "group_id", "message_id", "ttl", "unique")
+"""The options that a single call can set. They are stored with it, because a worker runs it."""
 DURATIONS = ("backoff", "ttl")
 _ATTRIBUTE = "_mqlite_task_options"
 
 
-def task_options(
+def task_options(  # noqa: PLR0913 - the options of a task
     *,
     max_attempts: int | None = None,
-    backoff: Duration | None = None,
+    backoff: Backoff | None = None,
+    retry_on: ExceptionClasses | None = None,
+    give_up_on: ExceptionClasses | None = None,
     group_id: str | None = None,
     ttl: Duration | None = None,
     unique: bool | str | None = None,
+    atomic: bool | None = None,
 ) -> Callable[[F], F]:
     """Set a task's options, as a decorator below `@task`. None means the queue's own setting.
 
     `max_attempts`: the task is FAILED after this many failed attempts, including crashes.
     `backoff`: the approximate delay after the first failure, a timedelta or seconds. It doubles
-    with each further failure, up to an hour, or up to `backoff` if that is longer.
+    with each further failure, up to an hour, or up to `backoff` if that is longer. Or a function
+    that takes the number of the attempt and returns the delay.
+    `retry_on`, `give_up_on`: exception classes. Only the first are retried, if they are given, and
+    the others never; otherwise the task is FAILED at once.
     `group_id`: tasks of a group run one after the other, in the order in which they were enqueued.
     `ttl`: a timedelta or seconds; a task not started this long after it became due is FAILED.
     `unique`: while a call of the task with the same arguments is unfinished, another one returns
     its result and stores nothing. Pass True, or a format string for the arguments, such as
     "report-{0}" or "report-{customer}".
+    `atomic`: run the task and store its result in one transaction on the queue's database. Not for
+    async tasks.
 
     Works on every version of Django; other backends ignore it. A `message_id` identifies one call,
     so it is set by `.using(message_id=…)`. Raises InvalidTask for an invalid option.
     """
     options = checked_options(
         TaskOptions(
-            max_attempts=max_attempts, backoff=backoff, group_id=group_id, ttl=ttl, unique=unique
+            max_attempts=max_attempts,
+            backoff=backoff,
+            retry_on=retry_on,
+            give_up_on=give_up_on,
+            group_id=group_id,
+            ttl=ttl,
+            unique=unique,
+            atomic=atomic,
         )
     )
 
@@ -85,6 +107,11 @@ class MqliteTask(Task):  # type: ignore[type-arg]
     unique: bool | str | None = None
 
     def __post_init__(self) -> None:
+        if callable(self.backoff):
+            raise InvalidTask(
+                "Only task_options() can set backoff to a function: a call stores its options as "
+                "JSON."
+            )
         Task.__post_init__(self)  # super() fails: slots=True replaces this class
         for name in DURATIONS:
             value = getattr(self, name)
@@ -150,6 +177,12 @@ def decode_options(encoded: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in encoded.items() if name in NAMES}
 
 
+def stored_options(message: Any) -> dict[str, Any]:
+    """Return the options that were stored with a call. Raises ValueError if they are not JSON."""
+    written = (message.properties or {}).get("options")
+    return decode_options(json.loads(written)) if written else {}
+
+
 def _own_options(task: Any) -> dict[str, Any]:
     own = {name: getattr(task, name, None) for name in NAMES}
     return {name: value for name, value in own.items() if value is not None}
@@ -161,8 +194,9 @@ def checked_options(options: TaskOptions) -> TaskOptions:
         attempts = options.max_attempts
         if attempts is not None and not (type(attempts) is int and 0 < attempts < 2**31):
             raise ValueError(f"max_attempts must be a whole number of at least 1, not {attempts!r}")
-        if options.backoff is not None:
-            milliseconds(options.backoff, "backoff")
+        retry_policy(options.retry_on, options.give_up_on, options.backoff)
+        if options.atomic is not None and not isinstance(options.atomic, bool):
+            raise TypeError(f"atomic must be True or False, not {options.atomic!r}")
         if options.ttl is not None:
             milliseconds(options.ttl, "ttl", minimum=1)
         if options.unique is not None and not (

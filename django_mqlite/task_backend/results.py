@@ -1,6 +1,5 @@
 """Conversion of messages to the framework's Task and TaskResult."""
 
-import inspect
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,14 +37,6 @@ def registered_task(path: str) -> Any:
     if not isinstance(task, Task):
         raise UnknownTask(path, "the object at this path was not defined with @task")
     return task
-
-
-def is_async(path: str) -> bool:
-    """Return whether the task runs in the event loop; a missing task fails in a thread."""
-    try:
-        return inspect.iscoroutinefunction(registered_task(path).func)
-    except UnknownTask:
-        return False
 
 
 def result_of(message: "Message") -> Any:

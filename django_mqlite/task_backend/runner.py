@@ -3,9 +3,9 @@
 import json
 import logging
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from random import random
+from inspect import iscoroutinefunction
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +14,16 @@ from django.db import connections
 from django.dispatch import receiver
 
 from ..conf import get_settings
+from ..guard import call_guarded
 from ..handlers import Handler, check_has_run
 from ..message import TASK, encode_json
-from ..outcomes import outcome_of
+from ..outcomes import retry_policy
 from ..signals import message_dead_lettered
 from ..task_facts import NotATask, task_facts
-from ..timing import backoff_ms, milliseconds
-from ..types import Abandonment, Completion, HandlerResult, Rejection
+from ..types import Completion, HandlerResult, Rejection
 from .compat import ReturnValueRefused, UnknownTask, normalize_json, signals
-from .options import options_of
-from .results import MqliteTaskContext, is_async, result_from, result_of, task_of
+from .options import options_of, stored_options
+from .results import MqliteTaskContext, registered_task, result_from, result_of, task_of
 
 if TYPE_CHECKING:
     from ..models import Message
@@ -91,26 +91,31 @@ def _send_in_thread(message: "Message", exception: BaseException | None) -> None
         connections.close_all()
 
 
-MAX_BACKOFF_MS = 3_600_000
-
-
 def handler_of(message: "Message") -> Handler:
     """Return the handler of a task's message: a function, or a coroutine for an async task."""
-    function = run_async if is_async(message.subject or "") else run
-    return Handler(queue=message.queue, function=function)
+    return call_guarded(
+        lambda: _handler_of(message),
+        lambda error: Handler(queue=message.queue, function=run),  # which raises what is wrong
+    )
+
+
+def _handler_of(message: "Message") -> Handler:
+    task = registered_task(message.subject or "")
+    options = replace(options_of(task), **stored_options(message))
+    return Handler(
+        queue=message.queue,
+        function=run_async if iscoroutinefunction(task.func) else run,
+        atomic=bool(options.atomic),
+        retries=retry_policy(options.retry_on, options.give_up_on, options.backoff),
+    )
 
 
 def run(message: "Message") -> HandlerResult:
     """Run the message's task in this thread. Raises UnknownTask or NotATask before it starts."""
     attempt = Attempt.of(message)
     signals.task_started.send_robust(attempt.sender, task_result=attempt.result)
-    try:
-        value = attempt.task.func(*attempt.args, **attempt.kwargs)
-        check_has_run(value)
-    except KeyboardInterrupt:
-        raise  # Ctrl-C, for example in a test
-    except BaseException as error:  # noqa: BLE001 - SystemExit in a task ends only the attempt
-        return attempt.failed(error)
+    value = attempt.task.func(*attempt.args, **attempt.kwargs)
+    check_has_run(value)
     return attempt.succeeded(value)
 
 
@@ -118,11 +123,8 @@ async def run_async(message: "Message") -> HandlerResult:
     """Run the message's coroutine task. A cancellation fails the attempt."""
     attempt = Attempt.of(message)
     await signals.task_started.asend_robust(attempt.sender, task_result=attempt.result)
-    try:
-        value = await attempt.task.func(*attempt.args, **attempt.kwargs)
-        check_has_run(value)
-    except BaseException as error:  # noqa: BLE001 - see run()
-        return attempt.failed(error)
+    value = await attempt.task.func(*attempt.args, **attempt.kwargs)
+    check_has_run(value)
     return attempt.succeeded(value)
 
 
@@ -165,13 +167,6 @@ class Attempt:
         kwargs: dict[str, Any] = self.result.kwargs
         return kwargs
 
-    def failed(self, error: BaseException) -> HandlerResult:
-        """Return the result of a failed handler, with the task's own backoff if it has one."""
-        outcome = outcome_of(error)
-        if outcome == Abandonment():
-            outcome = Abandonment(delay_ms=self._own_backoff())
-        return HandlerResult(outcome=outcome, error=error)
-
     def succeeded(self, value: Any) -> HandlerResult:
         """Store the return value, and send task_finished after commit."""
         try:
@@ -182,18 +177,6 @@ class Attempt:
         self.message.result = json.loads(encoded)
         self.message.on_completed = partial(send_task_finished, self.message)
         return HandlerResult(outcome=Completion(result=encoded, retain_ms=self.retain_ms))
-
-    def _own_backoff(self) -> int | None:
-        backoff = options_of(self.task).backoff
-        if backoff is None:
-            return None
-        base_ms = milliseconds(backoff, "backoff")
-        return backoff_ms(
-            self.message.delivery_count,
-            base_ms=base_ms,
-            max_ms=max(base_ms, MAX_BACKOFF_MS),
-            chance=random(),
-        )
 
 
 def encoded_value(value: Any) -> str:

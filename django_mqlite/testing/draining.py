@@ -17,7 +17,13 @@ from ..timing import EPOCH, clock_in_use, epoch_ms
 from ..transactions import in_callers_transaction
 from ..types import State
 from ..worker.dispatcher import Dispatcher
-from ..worker.executor import DeliveryResult, delivery_result, run_handler, sync_state_from_database
+from ..worker.executor import (
+    DeliveryResult,
+    delivery_result,
+    failed,
+    run_handler,
+    sync_state_from_database,
+)
 from ..worker.reaper import URGENT, run_round
 from .connections import worker_connections
 from .fake_clock import FakeClock
@@ -173,7 +179,7 @@ def _run(message: Message, handler: Handler, using: str) -> DeliveryResult:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - every error fails the message
-        return DeliveryResult(message=message, error=error)
+        return failed(handler, message, error)
     finally:
         current_message.reset(token)
 

@@ -16,13 +16,13 @@ from asgiref.sync import async_to_sync
 from django.db import Error, connections, transaction
 
 from .. import timing
-from ..exceptions import ErrorDetails, TransactionLeftOpen, describe_error
+from ..exceptions import ErrorDetails, LockLost, TransactionLeftOpen, describe_error
 from ..guard import get_logger
 from ..handlers import Handler, check_has_run, handler_of
 from ..models import Message
-from ..outcomes import outcome_of
+from ..outcomes import DEFAULT_POLICY, RetryPolicy, outcome_of
 from ..transactions import write_transaction
-from ..types import HandlerResult, Outcome, State
+from ..types import Completion, HandlerResult, Outcome, State
 from .delivery_context import DeliveryContexts
 from .forks import ForkGuard, end_forked_children
 
@@ -38,6 +38,7 @@ class DeliveryResult:
     message: Message
     error: BaseException | None
     returned: Outcome | None = None
+    retries: RetryPolicy = DEFAULT_POLICY
     outcome: Outcome = field(init=False)
     """The outcome that the handler returned, or the one that follows from `error`."""
     details: ErrorDetails | None = field(init=False, default=None)
@@ -45,7 +46,9 @@ class DeliveryResult:
     handler, never by the consumer."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "outcome", self.returned or outcome_of(self.error))
+        attempt = self.message.delivery_count
+        outcome = self.returned or outcome_of(self.error, self.retries, attempt=attempt)
+        object.__setattr__(self, "outcome", outcome)
         if self.error is not None:
             object.__setattr__(self, "details", describe_error(self.error))
 
@@ -91,7 +94,7 @@ class Executor:
         result = await _handle_async(handler, message)
         limit_ms = self._timeout_ms(message)
         if limit_ms is not None and is_overdue(message, limit_ms) and not _handles_cancel(message):
-            result = DeliveryResult(message=message, error=overdue_error(limit_ms))
+            result = failed(handler, message, overdue_error(limit_ms))
         if own_thread.is_used or result.settled:
             return await _wait_for_thread(
                 own_thread.end(partial(clean_up_delivery, handler, result))
@@ -155,7 +158,7 @@ def _result(handler: Handler, message: Message, using: str) -> DeliveryResult:
     try:
         return delivery_result(message, run_handler(handler, message, using))
     except BaseException as error:  # noqa: BLE001 - SystemExit ends the delivery, not the worker
-        return DeliveryResult(message=message, error=error)
+        return failed(handler, message, error)
 
 
 async def _handle_async(handler: Handler, message: Message) -> DeliveryResult:
@@ -164,7 +167,7 @@ async def _handle_async(handler: Handler, message: Message) -> DeliveryResult:
         check_has_run(returned)
         return delivery_result(message, returned)
     except BaseException as error:  # noqa: BLE001 - see _result()
-        return DeliveryResult(message=message, error=error)
+        return failed(handler, message, error)
 
 
 async def _call_async(handler: Handler, message: Message) -> object:
@@ -226,6 +229,11 @@ def _clear(frame: FrameType) -> None:
         frame.clear()
 
 
+def failed(handler: Handler, message: Message, error: BaseException) -> DeliveryResult:
+    """Return the result of a delivery whose handler raised `error`."""
+    return DeliveryResult(message=message, error=error, retries=handler.retries)
+
+
 def delivery_result(message: Message, returned: object) -> DeliveryResult:
     """Return the result of a delivery whose handler returned `returned`."""
     if isinstance(returned, HandlerResult):
@@ -248,12 +256,23 @@ def _run_atomic(handler: Handler, message: Message, using: str) -> object:
             transaction.on_commit(partial(committed.append, True), using=using)
             returned = call(handler, message)
             if message.state == State.LOCKED:
-                message.complete()
+                _settle_as(message, returned)
     except BaseException:
         if not committed:
             message.state = State.LOCKED  # the completion, if any, was rolled back
         raise
     return returned
+
+
+def _settle_as(message: Message, returned: object) -> None:
+    """Complete the message in the handler's transaction; raise the error of a failed task."""
+    outcome: Outcome = Completion()
+    if isinstance(returned, HandlerResult):
+        if returned.error is not None:
+            raise returned.error
+        outcome = returned.outcome
+    if not Message.objects.db_manager(message._state.db).settle(message, outcome):
+        raise LockLost(message.queue, message.pk, "complete")
 
 
 def call(handler: Handler, message: Message) -> object:

@@ -4,16 +4,19 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import Group
 from django.db import connections
+from django.db.models import IntegerField, Model
 
 from django_mqlite import LockLost
 from django_mqlite.handlers import _handlers
 from django_mqlite.models import Message, Subscription
+from django_mqlite.testing import drain
 from tests.support.pages import blocks_of
 from tests.support.source import ROOT
 from tests.support.waiting import PATIENCE
@@ -88,6 +91,55 @@ def test_topic_reaches_subscriptions_whose_filter_matches(make_queue):
 
     assert {copy.queue for copy in names["copies"]} == {"stock-of-orders", "customs"}
     assert Subscription.objects.count() == 2
+
+
+@pytest.fixture
+def workflow(monkeypatch):
+    """The module of a reader, with the tasks of the page and a model of their own."""
+    module = ModuleType("workflow_of_a_reader")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with connections["default"].cursor() as cursor:
+        cursor.execute("CREATE TABLE import (id INTEGER PRIMARY KEY, open_pages INTEGER)")
+
+    class Import(Model):  # noqa: DJ008 - nobody prints it
+        open_pages = IntegerField()
+
+        class Meta:
+            app_label = "workflow_of_a_reader"
+            db_table = "import"
+
+    vars(module).update(Import=Import, saved=[])
+    source = block("workflow", "def load_page")
+    if find_spec("django.tasks") is None:
+        source = source.replace("from django.tasks import", "from django_tasks import")
+    exec(source, vars(module))
+    yield module
+    with connections["default"].cursor() as cursor:
+        cursor.execute("DROP TABLE import")
+
+
+@pytest.mark.rule("3.10")
+@pytest.mark.django_db(transaction=True)
+def test_workflow_counts_every_step_once_and_finishes_once(make_queue, workflow):
+    make_queue("default")
+    failures = [ConnectionError(), ConnectionError()]
+
+    def save_page(page):
+        Group.objects.create(name=f"page {page}")
+        if failures and page == 2:
+            raise failures.pop()
+
+    workflow.save_page = save_page
+    result = workflow.start.enqueue([1, 2, 3])
+
+    deliveries = drain("default")
+
+    assert workflow.start.get_result(result.id).status == "SUCCESSFUL"
+    assert sorted(Group.objects.values_list("name", flat=True)) == ["page 1", "page 2", "page 3"]
+    assert workflow.Import.objects.count() == 0
+    paths = [message.subject.rpartition(".")[2] for message in deliveries]
+    assert paths.count("finish") == 1
+    assert paths.count("load_page") == 5
 
 
 SETTINGS = """

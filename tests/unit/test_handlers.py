@@ -287,3 +287,24 @@ def test_kind_is_discovered_with_the_handlers(kind):
     handlers.get_handlers()
 
     assert kind.discovered == [True]
+
+
+@pytest.mark.rule("3.9")
+def test_retry_options_of_a_handler_decide_its_outcomes():
+    @handler("orders", retry_on=ConnectionError, give_up_on=(BrokenPipeError,), backoff=90)
+    def on_order(message): ...
+
+    retries = handlers.get_handlers()["orders"].retries
+    assert retries.gives_up(ValueError())
+    assert retries.gives_up(BrokenPipeError())
+    assert not retries.gives_up(ConnectionResetError())
+    assert 45_000 <= retries.delay_ms(1) <= 90_000
+
+
+@pytest.mark.parametrize(
+    "options", [{"retry_on": "ValueError"}, {"give_up_on": 7}, {"backoff": -1}], ids=str
+)
+def test_invalid_retry_option_of_a_handler_is_refused_by_name(options):
+    (name,) = options
+    with pytest.raises((TypeError, ValueError), match=name):
+        handler("orders", **options)

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import Group
+
 from django_mqlite import Reject
 from django_mqlite.task_backend import task_options
 from django_mqlite.task_backend.compat import TaskContext, task
@@ -89,6 +92,60 @@ def attempt(context, value):
 @task_options(max_attempts=2, backoff=30, ttl=3600)
 def twice():
     raise ValueError("always")
+
+
+failures: list[Exception] = []
+"""The exceptions that the tasks below raise, one for each attempt."""
+
+
+def act(name):
+    """Write a row, and raise the next exception."""
+    seen.append(name)
+    Group.objects.create(name=f"{name} {len(seen)}")
+    if failures:
+        raise failures.pop(0)
+    return name
+
+
+def seconds_of(attempt):
+    return attempt * 10
+
+
+PICKY = {"retry_on": ConnectionError, "give_up_on": BrokenPipeError, "backoff": seconds_of}
+
+
+@task()
+@task_options(**PICKY)
+def picky(name):
+    return act(name)
+
+
+@task()
+@task_options(**PICKY)
+async def picky_async(name):
+    return await sync_to_async(act)(name)
+
+
+@task()
+@task_options(atomic=True, **PICKY)
+def picky_atomic(name):
+    return act(name)
+
+
+@task()
+@task_options(atomic=True)
+def step(name, then=None):
+    """Enqueue the next step in the transaction of this one."""
+    if then:
+        step.enqueue(then)
+    return act(name)
+
+
+@task()
+@task_options(atomic=True)
+def atomic_value(name):
+    act(name)
+    return object()
 
 
 @task()

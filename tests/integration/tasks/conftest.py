@@ -15,6 +15,7 @@ from . import calls
 @pytest.fixture(autouse=True)
 def nothing_seen():
     calls.seen.clear()
+    calls.failures.clear()
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from django_mqlite.task_backend.compat import (
     TaskResultStatus,
     task,
 )
-from django_mqlite.task_backend.runner import run
-from django_mqlite.types import Abandonment
+from django_mqlite.task_backend.runner import handler_of
 from django_mqlite.verbs import sweeps
 from django_mqlite.worker.executor import Executor
 from tests.support.verbs import overwrite
@@ -151,7 +150,7 @@ def test_task_without_a_backoff_uses_the_queues(tasks_queue):
     (message,) = Message.objects.claim("default")
     assert Executor(handlers={}, using="default").is_async(message) is False
 
-    assert run(message).outcome == Abandonment()
+    assert handler_of(message).retries.delay_ms(1) is None
 
 
 def test_tasks_of_a_group_run_one_after_the_other(tasks_queue, run_once):
