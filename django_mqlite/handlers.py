@@ -98,9 +98,9 @@ def handler(
     With `atomic=True` the handler and the completion are one transaction on the queue's database:
     its writes there happen exactly once, or not at all.
 
-    After `timeout` (a timedelta or seconds) the lease is no longer renewed. A coroutine is
-    cancelled, a process of `runworker --processes` is killed, and a thread can check
-    `message.lease.lost`.
+    After `timeout` (a timedelta or seconds) the delivery fails with TimeoutError. A coroutine is
+    cancelled, and a thread can check `message.lease.lost`; five seconds later, a process of
+    `runworker --processes` is killed.
 
     With `retry_on`, an exception class or a tuple of them, only these exceptions are retried; those
     of `give_up_on` never are. After any other exception the message becomes a dead letter with the

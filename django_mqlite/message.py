@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack
 from .arguments import checked_integer, checked_text, encode_text, optional_text
 from .exceptions import MessageTooLarge, PriorityRefused
 from .guard import safe_repr
-from .timing import Duration, epoch_ms, milliseconds
+from .timing import MAX_DURATION_MS, Duration, epoch_ms, milliseconds
 from .types import MAX_INTEGER, NewMessage
 
 BYTES = "application/octet-stream"
@@ -167,6 +167,24 @@ class MessageOptions(TypedDict, total=False):
     """Derived from the data by default. A str is encoded in its charset."""
     properties: Mapping[str, str] | None
     """Not used by the queue, except in filters. At most 64 KiB together as JSON."""
+
+
+def stored_timeout_ms(value: object) -> int | None:
+    """Return the timeout that a task's property `timeout_ms` stores, or None if it is not valid."""
+    if (
+        not isinstance(value, str)
+        or not value.isdecimal()
+        or len(value) > len(str(MAX_DURATION_MS))
+    ):
+        return None
+    return int(value) or None
+
+
+def timeout_ms_of(message: Any) -> int | None:
+    """Return the timeout that was stored with a task's message, or None for its queue's."""
+    if message.content_type != TASK or not isinstance(message.properties, Mapping):
+        return None
+    return stored_timeout_ms(message.properties.get("timeout_ms"))
 
 
 class Draft:

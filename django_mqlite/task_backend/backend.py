@@ -172,16 +172,18 @@ class MqliteBackend(BaseTaskBackend):
             max_delivery_count=options.max_attempts,
             ttl=options.ttl,
             visible_at=None if task.run_after is None else _aware(task.run_after),
-            properties=self._properties(task),
+            properties=self._properties(task, options),
         )
 
-    def _properties(self, task: Any) -> dict[str, str]:
+    def _properties(self, task: Any, options: TaskOptions) -> dict[str, str]:
         """Return the facts without a column that a worker or a result needs."""
         properties = {"backend": self.alias}
         if task.run_after is not None:
             properties["run_after"] = _aware(task.run_after).isoformat()
-        if options := encode_options(task):
-            properties["options"] = json.dumps(options)
+        if options.timeout is not None:
+            properties["timeout_ms"] = str(milliseconds(options.timeout, "timeout"))
+        if encoded := encode_options(task):
+            properties["options"] = json.dumps(encoded)
         return properties
 
     def _result(self, manager: "MessageManager[Message]", task: Any, message: "Message") -> Any:

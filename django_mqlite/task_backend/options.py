@@ -29,14 +29,15 @@ class TaskOptions:
     message_id: str | None = None
     ttl: Duration | None = None
     unique: bool | str | None = None
+    timeout: Duration | None = None
     retry_on: ExceptionClasses | None = None
     give_up_on: ExceptionClasses | None = None
     atomic: bool | None = None
 
 
-NAMES = ("max_attempts", "backoff", "group_id", "message_id", "ttl", "unique")
+NAMES = ("max_attempts", "backoff", "group_id", "message_id", "ttl", "unique", "timeout")
 """The options that a single call can set. They are stored with it, because a worker runs it."""
-DURATIONS = ("backoff", "ttl")
+DURATIONS = ("backoff", "ttl", "timeout")
 _ATTRIBUTE = "_mqlite_task_options"
 
 
@@ -49,6 +50,7 @@ def task_options(  # noqa: PLR0913 - the options of a task
     group_id: str | None = None,
     ttl: Duration | None = None,
     unique: bool | str | None = None,
+    timeout: Duration | None = None,
     atomic: bool | None = None,
 ) -> Callable[[F], F]:
     """Set a task's options, as a decorator below `@task`. None means the queue's own setting.
@@ -64,6 +66,8 @@ def task_options(  # noqa: PLR0913 - the options of a task
     `unique`: while a call of the task with the same arguments is unfinished, another one returns
     its result and stores nothing. Pass True, or a format string for the arguments, such as
     "report-{0}" or "report-{customer}".
+    `timeout`: a timedelta or seconds; an attempt that takes longer fails, as with @handler. It
+    replaces the timeout of the queue's handler.
     `atomic`: run the task and store its result in one transaction on the queue's database. Not for
     async tasks.
 
@@ -79,6 +83,7 @@ def task_options(  # noqa: PLR0913 - the options of a task
             group_id=group_id,
             ttl=ttl,
             unique=unique,
+            timeout=timeout,
             atomic=atomic,
         )
     )
@@ -105,6 +110,7 @@ class MqliteTask(Task):  # type: ignore[type-arg]
     message_id: str | None = None
     ttl: Duration | None = None
     unique: bool | str | None = None
+    timeout: Duration | None = None
 
     def __post_init__(self) -> None:
         if callable(self.backoff):
@@ -191,25 +197,27 @@ def _own_options(task: Any) -> dict[str, Any]:
 def checked_options(options: TaskOptions) -> TaskOptions:
     """Return the options; raise InvalidTask for an invalid one."""
     try:
-        attempts = options.max_attempts
-        if attempts is not None and not (type(attempts) is int and 0 < attempts < 2**31):
-            raise ValueError(f"max_attempts must be a whole number of at least 1, not {attempts!r}")
-        retry_policy(options.retry_on, options.give_up_on, options.backoff)
-        if options.atomic is not None and not isinstance(options.atomic, bool):
-            raise TypeError(f"atomic must be True or False, not {options.atomic!r}")
-        if options.ttl is not None:
-            milliseconds(options.ttl, "ttl", minimum=1)
-        if options.unique is not None and not (
-            isinstance(options.unique, bool) or (isinstance(options.unique, str) and options.unique)
-        ):
-            raise ValueError(
-                "unique must be True, False or a format string such as 'report-{0}', not "
-                f"{options.unique!r}"
-            )
-        for name in ("group_id", "message_id"):
-            value = getattr(options, name)
-            if value is not None and not (isinstance(value, str) and 0 < len(value) <= 1024):
-                raise ValueError(f"{name} must be a str of 1 to 1024 characters, not {value!r}")
+        _check_values(options)
     except (TypeError, ValueError) as error:
         raise InvalidTask(str(error)) from error
     return options
+
+
+def _check_values(options: TaskOptions) -> None:
+    attempts, unique = options.max_attempts, options.unique
+    if attempts is not None and not (type(attempts) is int and 0 < attempts < 2**31):
+        raise ValueError(f"max_attempts must be a whole number of at least 1, not {attempts!r}")
+    retry_policy(options.retry_on, options.give_up_on, options.backoff)
+    if options.atomic not in (None, True, False):
+        raise TypeError(f"atomic must be True or False, not {options.atomic!r}")
+    if not (unique is None or isinstance(unique, bool) or (isinstance(unique, str) and unique)):
+        raise ValueError(
+            f"unique must be True, False or a format string such as 'report-{{0}}', not {unique!r}"
+        )
+    for name in ("ttl", "timeout"):
+        if getattr(options, name) is not None:
+            milliseconds(getattr(options, name), name, minimum=1)
+    for name in ("group_id", "message_id"):
+        value = getattr(options, name)
+        if value is not None and not (isinstance(value, str) and 0 < len(value) <= 1024):
+            raise ValueError(f"{name} must be a str of 1 to 1024 characters, not {value!r}")

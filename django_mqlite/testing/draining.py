@@ -10,6 +10,7 @@ from ..arguments import checked_integer
 from ..exceptions import TransactionLeftOpen, TransactionRefused
 from ..handlers import Handler, get_handlers, handler_of, queues_of_kinds
 from ..logs import CurrentMessage, current_message
+from ..message import timeout_ms_of
 from ..models import Message, Queue
 from ..recurring import all_schedules
 from ..schedules import Schedule
@@ -161,8 +162,8 @@ def _next_retry(queues: Sequence[str], using: str) -> int | None:
 
 def _deliver(message: Message, handlers: Mapping[str, Handler], using: str) -> BaseException | None:
     """Run and settle one message; return the error of a failed delivery."""
-    registered = handlers.get(message.queue)  # its timeout limits the queue's tasks as well
-    limit_ms = registered.timeout_ms if registered else None
+    registered = handlers.get(message.queue)  # its timeout limits tasks that have none
+    limit_ms = timeout_ms_of(message) or (registered.timeout_ms if registered else None)
     handler = with_timeout(handler_of(message, handlers), limit_ms, message)
     with worker_connections() as left_open:
         result = _run(message, handler, using)

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import connections
 
 from .. import timing
+from ..message import stored_timeout_ms
 from ..store import sqlite as store
 from ..transactions import write_transaction
 from ..types import Lease, MinuteTally, State, Tallies, WorkerRecord
@@ -177,6 +178,8 @@ class HeldLease:
     ran_ms: int
     left_ms: int
     lock_duration_ms: int
+    timeout_ms: int | None = None
+    """The timeout that was stored with a task; None means its queue's."""
 
     @property
     def is_late(self) -> bool:
@@ -195,8 +198,9 @@ def held_leases(using: str, workers: Sequence[str]) -> list[HeldLease]:
             ran_ms=now - locked_at,
             left_ms=locked_until - now,
             lock_duration_ms=duration,
+            timeout_ms=stored_timeout_ms(timeout),
         )
-        for worker, queue, id, token, locked_at, locked_until, duration in rows
+        for worker, queue, id, token, locked_at, locked_until, duration, timeout in rows
     ]
 
 

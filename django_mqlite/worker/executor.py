@@ -19,6 +19,7 @@ from .. import timing
 from ..exceptions import ErrorDetails, LockLost, TransactionLeftOpen, describe_error
 from ..guard import get_logger
 from ..handlers import Handler, check_has_run, handler_of
+from ..message import timeout_ms_of
 from ..models import Message
 from ..outcomes import DEFAULT_POLICY, RetryPolicy, outcome_of
 from ..transactions import write_transaction
@@ -103,9 +104,9 @@ class Executor:
         return result
 
     def _timeout_ms(self, message: Message) -> int | None:
-        """Return the timeout of the queue's handler, which also applies to tasks in the queue."""
+        """Return the task's own timeout, or that of the queue's handler."""
         handler = self.handlers.get(message.queue)
-        return None if handler is None else handler.timeout_ms
+        return timeout_ms_of(message) or (None if handler is None else handler.timeout_ms)
 
 
 def overdue_error(limit_ms: int) -> TimeoutError:

@@ -13,6 +13,7 @@ from ..exceptions import Discarded, LockLost
 from ..guard import get_logger
 from ..handlers import Handler
 from ..logs import CurrentMessage
+from ..message import timeout_ms_of
 from ..models import Message
 from ..timing import EPOCH, epoch_ms
 from ..types import Lease, State
@@ -40,28 +41,32 @@ class SupervisedLeases:
     def renew(self, workers: Sequence[str]) -> set[str]:
         """Renew leases that expire soon; return the workers with a handler over its timeout.
 
-        A coroutine has a grace period, in which its own process cancels it. Only reads if no lease
-        expires soon. `check_interval` is short enough for a third of the shortest lease.
+        A handler has a grace period, in which its own process cancels its coroutine or marks its
+        lease as lost. Its lease is renewed until the end of this period, so that the message is not
+        delivered again beside it. Only reads if no lease expires soon. `check_interval` is short
+        enough for a third of the shortest lease.
         """
         held = held_leases(self._using, workers)
-        late = [lease.lease for lease in held if lease.is_late and not self._is_overdue(lease)]
+        late = [
+            lease.lease
+            for lease in held
+            if lease.is_late and not self._is_overdue(lease, CANCEL_GRACE_MS)
+        ]
         if late:
             Message.objects.db_manager(self._using).renew_leases(late)
         shortest = min((lease.lock_duration_ms for lease in held), default=6_000)
         self.check_interval = min(MAX_SUPERVISED_INTERVAL, shortest / 6_000)
-        return {lease.worker for lease in held if self._is_overdue(lease, grace=True)}
+        return {lease.worker for lease in held if self._is_overdue(lease, CANCEL_GRACE_MS)}
 
     def within_timeout(self, worker: str) -> list[Lease]:
         """Return the leases of a worker whose handlers have not exceeded their timeout."""
         held = held_leases(self._using, [worker])
         return [lease.lease for lease in held if not self._is_overdue(lease)]
 
-    def _is_overdue(self, lease: HeldLease, *, grace: bool = False) -> bool:
+    def _is_overdue(self, lease: HeldLease, grace_ms: int = 0) -> bool:
         handler = self._handlers.get(lease.lease.queue)
-        if handler is None or handler.timeout_ms is None:
-            return False
-        grace_ms = CANCEL_GRACE_MS if grace and handler.is_async else 0
-        return lease.ran_ms > handler.timeout_ms + grace_ms
+        limit_ms = lease.timeout_ms or (None if handler is None else handler.timeout_ms)
+        return limit_ms is not None and lease.ran_ms > limit_ms + grace_ms
 
 
 logger = get_logger("django_mqlite.worker")
@@ -75,9 +80,10 @@ IDLE_CHECK_INTERVAL = 1.0
 """Seconds between two checks while no handler runs; starting a message ends the wait."""
 
 CANCEL_GRACE_MS = 5_000
-"""Milliseconds that a cancelled coroutine has to end; after that it is reported as stuck.
+"""Milliseconds that a handler has to end after its timeout, or after its message was discarded.
 
-In a supervised process, a handler in a thread has the same time after its message was discarded."""
+After that time, a coroutine that was cancelled is reported as stuck, and a supervised process is
+killed."""
 
 LEASE_PER_STALL = 3
 """Minimum lease as a multiple of the longest stall, so that it can be renewed after one."""
@@ -195,7 +201,7 @@ class LeaseRenewer:
     def _end_overdue(self) -> None:
         """Cancel handlers that exceeded their timeout, or mark their leases as lost."""
         for message in self._pool.running:
-            limit = self._timeout_ms.get(message.queue)
+            limit = timeout_ms_of(message) or self._timeout_ms.get(message.queue)
             if limit is None or message.state != State.LOCKED or message.lease_lost:
                 continue
             excess_ms = timing.now_ms() - epoch_ms(message.locked_at) - limit

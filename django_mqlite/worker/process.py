@@ -128,14 +128,10 @@ def _renewer(
 ) -> LeaseRenewer:
     """Return the lease renewer, which also enforces timeouts.
 
-    In a supervised process the supervisor enforces them, except for coroutines, which only their
-    own process can cancel.
+    In a supervised process it only cancels coroutines and marks leases as lost; the supervisor
+    kills the process after a grace period.
     """
-    limits = {
-        queue: handler.timeout_ms
-        for queue, handler in handlers.items()
-        if handler.timeout_ms and (handler.is_async or not options.supervised)
-    }
+    limits = {queue: h.timeout_ms for queue, h in handlers.items() if h.timeout_ms is not None}
 
     def shut_down(message: Message) -> None:
         logger.error(

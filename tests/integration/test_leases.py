@@ -24,6 +24,7 @@ from django_mqlite.worker.leases import (
     SupervisedLeases,
 )
 from django_mqlite.worker.pool import Pool
+from tests.support.steps import plain_task
 from tests.support.verbs import enqueue_and_claim, reap, row_of, state_of
 from tests.support.waiting import wait_until
 
@@ -374,6 +375,7 @@ def test_failing_database_is_a_stall_until_a_renewal_succeeds(
 # Timeouts
 
 
+@pytest.mark.rule("14.5")
 def test_coroutine_that_ignores_its_cancellation_is_stuck(running, message, clock):
     stuck = []
     pool = SimpleNamespace(running=running, cancel=lambda *_: True)
@@ -389,8 +391,9 @@ def test_coroutine_that_ignores_its_cancellation_is_stuck(running, message, cloc
     assert (stuck, message.lease.lost) == ([message], True)
 
 
+@pytest.mark.rule("14.3")
 @pytest.mark.parametrize("is_async", [False, True])
-def test_supervisor_kills_and_does_not_renew_beyond_the_timeout(make_queue, clock, is_async):
+def test_supervisor_kills_after_a_grace_period_beyond_the_timeout(make_queue, clock, is_async):
     def function(message): ...
 
     async def coroutine(message): ...
@@ -401,13 +404,47 @@ def test_supervisor_kills_and_does_not_renew_beyond_the_timeout(make_queue, cloc
     Message.objects.enqueue("jobs", None)
     (message,) = Message.objects.claim("jobs", worker="child", lock_duration=60)
     before = row_of(message)
-    clock.advance(1)
+    clock.advance(2)
+
     assert supervised.renew(["child"]) == set()
-    clock.advance(1)
-
-    assert supervised.renew(["child"]) == (set() if is_async else {"child"})
-
-    assert row_of(message) == before
     assert supervised.within_timeout("child") == []
+
     clock.advance(leases.CANCEL_GRACE_MS / 1_000)
+    assert supervised.renew(["child"]) == {"child"}
+    assert row_of(message) == before
+
+
+@pytest.mark.rule("14.3")
+def test_supervisor_renews_until_the_grace_period_is_over(make_queue, clock):
+    """Otherwise the lease could expire first, and nobody would kill the process."""
+    make_queue("jobs", lock_duration=2)
+    handler = Handler(queue="jobs", function=print, timeout_ms=500)
+    supervised = SupervisedLeases("default", {"jobs": handler})
+    Message.objects.enqueue("jobs", None)
+    (message,) = Message.objects.claim("jobs", worker="child")
+    ran = 0.0
+
+    while supervised.renew(["child"]) == set():
+        clock.advance(0.5)
+        ran += 0.5
+        assert ran < 60
+
+    assert ran == 6
+    assert state_of(message) == "locked"
+
+
+@pytest.mark.rule("14.1")
+@pytest.mark.parametrize("queues", [3_600_000, None], ids=["the queue has one", "it has none"])
+def test_supervisor_knows_the_timeout_of_a_task(make_queue, clock, queues):
+    make_queue("jobs", lock_duration=60)
+    supervised = SupervisedLeases(
+        "default", {"jobs": Handler(queue="jobs", function=print, timeout_ms=queues)}
+    )
+    plain_task.using(queue_name="jobs", timeout=1).enqueue()
+    Message.objects.claim("jobs", worker="child")
+    clock.advance(1.1)
+    assert supervised.within_timeout("child") == []
+
+    clock.advance(leases.CANCEL_GRACE_MS / 1_000)
+
     assert supervised.renew(["child"]) == {"child"}

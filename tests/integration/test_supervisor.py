@@ -179,6 +179,8 @@ def test_supervisor_keeps_the_lease_of_a_child_that_holds_the_interpreter(databa
     worker.stop()
 
 
+@pytest.mark.rule("14.3")
+@pytest.mark.rule("14.5")
 @pytest.mark.parametrize("queue", ["limited", "blocks"])
 def test_child_beyond_its_timeout_is_killed_and_its_message_retried(database, start, queue):
     steps = {"started": database.file("started"), "told": database.file("told"), "seconds": LEASE}
@@ -192,6 +194,8 @@ def test_child_beyond_its_timeout_is_killed_and_its_message_retried(database, st
     worker.stop()
 
 
+@pytest.mark.rule("14.4")
+@pytest.mark.rule("14.5")
 @pytest.mark.parametrize("queue", ["limited", "blocks"])
 def test_stuck_handler_ends_a_worker_of_one_process(database, queue):
     database.queue(queue, lock_duration=LEASE)
@@ -211,6 +215,7 @@ def test_stuck_handler_ends_a_worker_of_one_process(database, queue):
     assert (again.pk, again.delivery_count, again.interruptions) == (message.pk, 2, 0)
 
 
+@pytest.mark.rule("14.3")
 def test_neighbour_of_an_overdue_handler_is_interrupted_uncounted(database):
     """Three messages that wait leave one slot of four, in the process of one of them."""
     for name in ("limited", "jobs"):

@@ -48,12 +48,19 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 TASKS: dict[str, Any] = {"task": plain_task, "async task": async_task}
 
-FLAVOURS = (*FUNCTIONS, *TASKS)
-ASYNC_FLAVOURS = ("async", "async task")
+OWN_TIMEOUT = " with its timeout"
+"""The end of the name of a flavour whose task has the timeout, and not its queue's handler."""
+
+FLAVOURS = (*FUNCTIONS, *TASKS, *(name + OWN_TIMEOUT for name in TASKS))
+ASYNC_FLAVOURS = ("async", "async task", "async task" + OWN_TIMEOUT)
 
 
 def enqueue_flavour(flavour: str, *, timeout: float | None = None) -> None:
     """Enqueue a message of the flavour. For a task the timeout is that of its queue's handler."""
+    if flavour.endswith(OWN_TIMEOUT):
+        handler(QUEUE, timeout=3_600)(run_steps)
+        TASKS[flavour.removesuffix(OWN_TIMEOUT)].using(timeout=timeout).enqueue()
+        return
     if flavour in TASKS:
         if timeout is not None:
             handler(QUEUE, timeout=timeout)(run_steps)

@@ -7,6 +7,7 @@ on leases, so losing a row does no harm.
 import json
 from collections.abc import Sequence
 
+from ...message import TASK
 from .base import Connection, Statement
 
 # ':' sorts directly before ';', so the range is the prefix 'worker:'.
@@ -45,7 +46,9 @@ RECORD_UNREGISTERED_TALLIES = Statement(
 HELD_LEASES = Statement(
     """
     SELECT m.locked_by, m.queue, m.id, m.lock_token, m.locked_at, m.locked_until,
-           q.lock_duration_ms
+           q.lock_duration_ms,
+           CASE WHEN m.content_type = %(task)s AND json_valid(m.properties)
+                THEN json_extract(m.properties, '$.timeout_ms') END
       FROM mqlite_queues AS q
      CROSS JOIN mqlite_messages AS m INDEXED BY mqlite_messages_locked ON m.queue = q.name
      WHERE m.state = 'locked' AND m.locked_until > %(now)s
@@ -56,9 +59,10 @@ HELD_LEASES = Statement(
 
 def held_leases(
     connection: Connection, workers: Sequence[str], *, now: int
-) -> list[tuple[str, str, int, str, int, int, int]]:
+) -> list[tuple[str, str, int, str, int, int, int, object]]:
     """Return the live leases of these workers.
 
-    A row is: worker, queue, id, lock token, locked at, locked until, the queue's lock duration.
+    A row is: worker, queue, id, lock token, locked at, locked until, the queue's lock duration, and
+    the property `timeout_ms` of a task.
     """
-    return HELD_LEASES.all(connection, workers=json.dumps(list(workers)), now=now)
+    return HELD_LEASES.all(connection, workers=json.dumps(list(workers)), now=now, task=TASK)

@@ -149,6 +149,11 @@ def atomic_value(name):
 
 
 @task()
+@task_options(timeout=90)
+def limited(): ...
+
+
+@task()
 @task_options(unique=True)
 def report(customer, kind="pdf", *, draft=False):
     seen.append((customer, kind, draft))

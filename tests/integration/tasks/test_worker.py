@@ -80,3 +80,32 @@ def test_task_that_kills_every_worker_fails_with_the_reason(database):
         assert error.traceback
     last.terminate()
     assert last.ended_well()
+
+
+@pytest.mark.rule("14.3")
+def test_process_of_a_task_beyond_its_timeout_is_killed(database):
+    task = double.using(timeout=0.5, max_attempts=1)
+    result = task.enqueue(21, started=database.file("started"), wait=database.file("never"))
+    worker = database.start("--processes=2")
+    wait_until(database.beside.joinpath("started.1").exists, "the task to start")
+
+    wait_until(lambda: is_finished(result), "the end of the task")
+
+    assert result.status == TaskResultStatus.FAILED
+    assert [error.exception_class.__name__ for error in result.errors] == ["WorkerDied"]
+    assert "exceeded its timeout" in worker.output
+    worker.terminate()
+    assert worker.ended_well()
+
+
+@pytest.mark.rule("14.4")
+def test_worker_of_a_task_beyond_its_timeout_ends(database):
+    task = double.using(timeout=0.5, max_attempts=1)
+    result = task.enqueue(21, started=database.file("started"), wait=database.file("never"))
+
+    worker = database.start("--shutdown-timeout=0.5")
+
+    assert worker.exit_code() == 1
+    assert "ran longer than its timeout, 0.5 s; a thread cannot be cancelled" in worker.output
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED

@@ -44,6 +44,7 @@ def make(name):
     Group.objects.create(name=name)
 
 
+@pytest.mark.rule("14.6")
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize(
     ("seconds", "raised", "fails"),
@@ -79,6 +80,7 @@ def test_late_handler_fails_in_worker_while_its_lease_lasts(end_of, clock, flavo
     assert names == ("" if flavour == "atomic" else "a")
 
 
+@pytest.mark.rule("14.2")
 @pytest.mark.parametrize("flavour", ASYNC_FLAVOURS)
 @pytest.mark.parametrize(("moved", "timeout"), [(61, 60), (0, 0.3)], ids=["clock", "real time"])
 def test_coroutine_is_cancelled_at_its_timeout(run, end_of, clock, flavour, moved, timeout):
