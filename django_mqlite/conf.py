@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from json import JSONEncoder
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
 
 from .exceptions import MqliteError
 from .guard import safe_repr
@@ -32,6 +34,7 @@ class Settings:
     database: str | None = None
     handlers: tuple[str, ...] | None = None
     schedules: Mapping[str, Schedule] = field(default_factory=dict)
+    encoder: type[JSONEncoder] | None = None
 
 
 def get_settings() -> Settings:
@@ -104,6 +107,27 @@ def _modules(value: Any, where: str) -> tuple[str, ...] | None:
 
 def _is_module_path(value: Any) -> bool:
     return isinstance(value, str) and all(part.isidentifier() for part in value.split("."))
+
+
+def _encoder(value: Any, where: str) -> type[JSONEncoder] | None:
+    if value is None:
+        return None
+    encoder = _imported(value, where)
+    if not (isinstance(encoder, type) and issubclass(encoder, JSONEncoder)):
+        raise ImproperlyConfigured(
+            f"{where} must be the path of a subclass of json.JSONEncoder, such as "
+            f"'django.core.serializers.json.DjangoJSONEncoder', not {safe_repr(value)}"
+        )
+    return encoder
+
+
+def _imported(path: Any, where: str) -> Any:
+    if not isinstance(path, str):
+        return path
+    try:
+        return import_string(path)
+    except Exception as error:  # an import can raise anything
+        raise ImproperlyConfigured(f"{where} cannot be imported: {error}") from error
 
 
 def queue_config(options: Mapping[str, Any], where: str, *, kind: str = "queue") -> QueueConfig:
@@ -184,6 +208,7 @@ QUEUE_OPTIONS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
 
 SETTING_OPTIONS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "DATABASE": ("database", _alias),
+    "ENCODER": ("encoder", _encoder),
     "HANDLERS": ("handlers", _modules),
     "MAX_BODY_BYTES": ("max_body_bytes", _count),
     "DLQ_MAX_AGE": ("dlq_max_age_ms", _bound(_duration(1))),

@@ -23,10 +23,16 @@ TEXT_IN_CHARSET = re.compile(
 )
 
 
-def encode(data: Any, content_type: str | None = None) -> tuple[bytes, str]:
+Encoder = type[json.JSONEncoder]
+
+
+def encode(
+    data: Any, content_type: str | None = None, encoder: Encoder | None = None
+) -> tuple[bytes, str]:
     """Return the body and content type of `data`: bytes, str as text, other values as strict JSON.
 
-    Text is UTF-8 unless `content_type` names another charset. Tuples become arrays. Raises
+    Text is UTF-8 unless `content_type` names another charset. Tuples become arrays. `encoder` is
+    the class of MQLITE['ENCODER'], for values that JSON cannot represent. Raises
     ValueError (NaN, infinity, lone surrogates, circular references, characters that the charset
     cannot encode) or TypeError (keys that are not strings, values that JSON cannot represent).
     """
@@ -34,7 +40,7 @@ def encode(data: Any, content_type: str | None = None) -> tuple[bytes, str]:
         return bytes(data), BYTES
     if isinstance(data, str):
         return _encode_text(data, charset_of(content_type)), TEXT
-    return encode_json(data, "data").encode(), JSON
+    return encode_json(data, "data", encoder).encode(), JSON
 
 
 def _encode_text(text: str, charset: str) -> bytes:
@@ -65,15 +71,46 @@ def charset_of(content_type: str | None) -> str:
     return charset
 
 
-def encode_json(value: Any, name: str) -> str:
+HINTS = {
+    "tuple": "pass a list",
+    "set": "pass a list",
+    "frozenset": "pass a list",
+    "datetime": "pass .isoformat()",
+    "date": "pass .isoformat()",
+    "time": "pass .isoformat()",
+    "timedelta": "pass .total_seconds()",
+    "Decimal": "pass str(…)",
+    "UUID": "pass str(…)",
+    "bytes": "pass text, for example base64",
+    "__proxy__": "a lazy string: pass str(…) in the intended language",
+    "QuerySet": "pass the primary keys",
+    "QueryDict": "pass .dict() or dict(….lists())",
+}
+"""Advice for unsupported values, by the name of their type."""
+
+
+def hint_for(value: Any) -> str:
+    """Return what to pass instead of a value that JSON cannot represent, or ""."""
+    kind = type(value)
+    if hasattr(kind, "__members__"):
+        return "; pass .value"
+    if hasattr(kind, "_meta") and hasattr(value, "pk"):
+        return "; pass .pk and load the object later"
+    hint = HINTS.get(kind.__name__)
+    return f"; {hint}" if hint else ""
+
+
+def encode_json(value: Any, name: str, encoder: Encoder | None = None) -> str:
     """Return `value` as compact, strict JSON; errors contain the path of the value in `name`."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(
+            value, cls=encoder, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        )
         text.encode()
     except RecursionError as error:
         raise ValueError(f"{name} is nested too deeply for JSON") from error
     except (TypeError, ValueError) as error:
-        check_values(value, name)
+        check_values(value, name, encoder)
         raise ValueError(f"{name}: {error}") from error  # a circular reference
     check_keys(value, name)
     return text
@@ -106,7 +143,7 @@ def check_keys(value: Any, path: str) -> None:
                     )
 
 
-def check_values(value: Any, path: str) -> None:
+def check_values(value: Any, path: str, encoder: Encoder | None = None) -> None:
     """Raise TypeError or ValueError for the first key or value that is not valid in JSON."""
     check_keys(value, path)
     for where, item in nested_values(value, path):
@@ -114,12 +151,13 @@ def check_values(value: Any, path: str) -> None:
         if isinstance(item, list | tuple):
             continue
         try:
-            json.dumps(leaf, ensure_ascii=False, allow_nan=False).encode()
+            json.dumps(leaf, cls=encoder, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             if isinstance(item, int):
                 raise ValueError(f"{where} has too many digits: {error}") from error
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"{where} is {safe_repr(item)}, which JSON cannot represent") from error
+            text = f"{where} is {safe_repr(item)}, which JSON cannot represent{hint_for(item)}"
+            raise kind(text) from error
 
 
 def decode(body: bytes, content_type: str | None) -> Any:
@@ -200,6 +238,7 @@ def new_message(  # noqa: PLR0913 - the arguments are the message
     data: Any,
     *,
     max_body_bytes: int,
+    encoder: Encoder | None = None,
     delay: Duration | None = None,
     visible_at: datetime | None = None,
     ttl: Duration | None = None,
@@ -216,7 +255,7 @@ def new_message(  # noqa: PLR0913 - the arguments are the message
 ) -> NewMessage:
     """Validate a message; raise a ValueError or TypeError that names the argument."""
     content_type = optional_text(content_type, "content_type")
-    body, default_type = encode(data, content_type)
+    body, default_type = encode(data, content_type, encoder)
     if len(body) > max_body_bytes:
         raise MessageTooLarge(len(body), max_body_bytes)
     if delay is not None and visible_at is not None:

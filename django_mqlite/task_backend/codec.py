@@ -8,7 +8,7 @@ from typing import Any
 
 from ..exceptions import MessageTooLarge
 from ..guard import safe_repr
-from ..message import encode_json
+from ..message import encode_json, hint_for
 from .compat import InvalidTask
 
 MAX_DEPTH = 100
@@ -16,23 +16,6 @@ MAX_DEPTH = 100
 
 SCALARS = (type(None), bool, int, float)
 CONTAINERS = (list, dict)
-
-HINTS = {
-    "tuple": "pass a list",
-    "set": "pass a list",
-    "frozenset": "pass a list",
-    "datetime": "pass .isoformat()",
-    "date": "pass .isoformat()",
-    "time": "pass .isoformat()",
-    "timedelta": "pass .total_seconds()",
-    "Decimal": "pass str(…)",
-    "UUID": "pass str(…)",
-    "bytes": "pass text, for example base64",
-    "__proxy__": "a lazy string: pass str(…) in the intended language",
-    "QuerySet": "pass the primary keys",
-    "QueryDict": "pass .dict() or dict(….lists())",
-}
-"""Advice for unsupported values, by the name of their type."""
 
 
 def encoded_call(
@@ -168,9 +151,4 @@ def _check_keys(item: Mapping[Any, Any], path: str) -> None:
 def _unsupported(item: Any, path: str) -> str:
     kind = type(item)
     text = f"{path} is {safe_repr(item)}. Unsupported type: JSON would change or reject {kind}"
-    if hasattr(kind, "__members__"):
-        return f"{text}; pass .value"
-    if hasattr(kind, "_meta") and hasattr(item, "pk"):
-        return f"{text}; pass .pk and load it in the task"
-    hint = HINTS.get(kind.__name__)
-    return f"{text}; {hint}" if hint else text
+    return text + hint_for(item)

@@ -227,7 +227,14 @@ class EnqueueVerbs(Verbs[M]):
         known = MessageOptions.__annotations__
         for name in options.keys() - known.keys():
             raise TypeError(f"a message has no option {name!r}{suggestion(name, known)}")
-        return new_message(queue, data, max_body_bytes=get_settings().max_body_bytes, **options)
+        settings = get_settings()
+        return new_message(
+            queue,
+            data,
+            max_body_bytes=settings.max_body_bytes,
+            encoder=settings.encoder,
+            **options,
+        )
 
     def _instance(self, new: NewMessage, stored: Stored | Duplicate, now: int) -> M:
         if isinstance(stored, int):

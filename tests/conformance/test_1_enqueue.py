@@ -1,12 +1,14 @@
 """1 Enqueue and the outbox."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import Group
 from django.db import transaction
 
-from django_mqlite import MessageTooLarge, QueueNotFound, enqueue, publish
+from django_mqlite import MessageTooLarge, QueueNotFound, enqueue, enqueue_many, publish
 from django_mqlite.message import Draft
 from django_mqlite.models import Message, Queue
 from tests.support.transactions import (
@@ -160,6 +162,44 @@ def test_data_that_json_cannot_represent_is_refused_before_any_sql(
 ):
     with django_assert_num_queries(0), pytest.raises(error, match=named):
         enqueue("jobs", data)
+
+
+DJANGO = "django.core.serializers.json.DjangoJSONEncoder"
+
+
+@pytest.mark.rule("1.5")
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (datetime(2026, 1, 2, 3, tzinfo=UTC), "2026-01-02T03:00:00Z"),
+        (Decimal("1.50"), "1.50"),
+        (UUID(int=7), "00000000-0000-0000-0000-000000000007"),
+    ],
+    ids=["datetime", "Decimal", "UUID"],
+)
+def test_encoder_of_the_settings_encodes_and_data_stays_plain(clock, queue, settings, value, text):
+    settings.MQLITE = {"ENCODER": DJANGO}
+
+    enqueue("jobs", {"at": [value]})
+    enqueue_many("jobs", [{"at": [value]}])
+
+    for message in Message.objects.claim("jobs", limit=2):
+        assert message.data == {"at": [text]}
+
+
+@pytest.mark.rule("1.5")
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [({"a": [object()]}, TypeError), ({"a": [float("nan")]}, ValueError), ({1: 2}, TypeError)],
+    ids=["class", "NaN", "key"],
+)
+def test_encoder_of_the_settings_keeps_json_strict(clock, queue, settings, data, error):
+    settings.MQLITE = {"ENCODER": DJANGO}
+
+    with pytest.raises(error, match=r"data"):
+        enqueue("jobs", data)
+
+    assert not Message.objects.exists()
 
 
 @pytest.mark.rule("1.7")

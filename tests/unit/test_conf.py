@@ -1,9 +1,11 @@
 """The MQLITE setting."""
 
 from datetime import timedelta
+from json import JSONEncoder
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.core.serializers.json import DjangoJSONEncoder
 from django.test import override_settings
 
 from django_mqlite.conf import QUEUE_OPTIONS, get_settings, queue_config, sqlite_options
@@ -54,6 +56,18 @@ def test_settings_are_read_with_durations_in_milliseconds():
     )
     assert settings.queues["plain"] == QueueConfig()
     assert (settings.max_body_bytes, settings.database) == (10, "queue")
+
+
+@pytest.mark.parametrize(
+    ("value", "encoder"),
+    [
+        (None, None),
+        ("django.core.serializers.json.DjangoJSONEncoder", DjangoJSONEncoder),
+        (DjangoJSONEncoder, DjangoJSONEncoder),
+    ],
+)
+def test_encoder_is_imported_by_its_path(value, encoder):
+    assert settings_of({"ENCODER": value}).encoder is encoder
 
 
 @pytest.mark.parametrize(
@@ -114,6 +128,12 @@ INVALID = {
     r"MQLITE\['DATABASE'\]": [{"DATABASE": value} for value in (5, True, "", ["default"])],
     "must be a list of modules": [
         {"HANDLERS": value} for value in ("shop.handlers", [7], [""], ["shop/handlers.py"], False)
+    ],
+    r"MQLITE\['ENCODER'\] must be the path of a subclass of json.JSONEncoder": [
+        {"ENCODER": value} for value in ("json.dumps", "decimal.Decimal", JSONEncoder(), 5)
+    ],
+    r"MQLITE\['ENCODER'\] cannot be imported": [
+        {"ENCODER": value} for value in ("", "JSONEncoder", "json.Missing", "no.such.module")
     ],
     **{
         rf"MQLITE\['{name}'\]": [{name: value} for value in (0, -1, NAN, "5", True)]

@@ -10,6 +10,7 @@ from enum import Enum, IntEnum, StrEnum
 from types import MappingProxyType
 
 import pytest
+from django.contrib.auth.models import Group
 
 from django_mqlite.exceptions import MessageTooLarge, PriorityRefused
 from django_mqlite.message import MAX_PROPERTIES, decode, encode, new_message
@@ -227,6 +228,29 @@ def test_value_that_json_does_not_have_is_refused_with_its_path(error, value):
     if not isinstance(value, str | bytes):
         with pytest.raises(error, match=r"^data is "):
             encode(value)
+
+
+HINTS = {
+    "datetime": (june(2026), "pass .isoformat()"),
+    "date": (date(2026, 1, 1), "pass .isoformat()"),
+    "timedelta": (timedelta(1), "pass .total_seconds()"),
+    "Decimal": (Decimal("1.5"), "pass str(…)"),
+    "UUID": (uuid.UUID(int=0), "pass str(…)"),
+    "bytes": (b"bytes", "pass text, for example base64"),
+    "set": ({1}, "pass a list"),
+    "enum": (Plain.A, "pass .value"),
+    "model": (Group(pk=7), "pass .pk and load the object later"),
+}
+
+
+@pytest.mark.parametrize(("value", "hint"), HINTS.values(), ids=HINTS)
+def test_refused_value_says_what_to_pass_instead(value, hint):
+    with pytest.raises(TypeError) as caught:
+        encode({"at": [value]})
+
+    text = str(caught.value)
+    assert text.startswith("data['at'][0] is ")
+    assert text.endswith(f", which JSON cannot represent; {hint}")
 
 
 @pytest.mark.parametrize("key", [1, 1.5, True, None, (1, 2), b"k", Plain.A, Size.LARGE])

@@ -223,3 +223,12 @@ def test_any_value_is_encoded_without_loss_or_refused_by_name(value):
         assert "args[0]" in str(error)  # noqa: PT017 - both outcomes are right
     else:
         assert json.loads(body) == {"args": [value], "kwargs": {}}
+
+
+@pytest.mark.rule("1.5")
+def test_encoder_of_the_settings_does_not_change_tasks(tasks_queue, settings):
+    encoder = "django.core.serializers.json.DjangoJSONEncoder"
+    settings.MQLITE = {"ENCODER": encoder}
+
+    with pytest.raises(TypeError, match=r"pass \.isoformat\(\)"):
+        calls.note.enqueue(dt.datetime(2026, 1, 2, tzinfo=dt.UTC))
