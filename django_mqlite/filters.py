@@ -14,6 +14,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
+from .formatting import printable
 from .guard import safe_repr
 from .timing import moment
 from .types import NewMessage
@@ -94,7 +95,9 @@ def matches(expression: str, variables: dict[str, Any], *, subscription: str) ->
     except ImproperlyConfigured:
         raise
     except Exception as error:  # noqa: BLE001 - a failing filter must not stop the publish
-        logger.warning("The filter of subscription %s failed: %s", subscription, error)
+        logger.warning(
+            "The filter of subscription %s failed: %s", subscription, printable(str(error))
+        )
         return False
 
 

@@ -62,3 +62,13 @@ def format_progress(progress: Any) -> str | None:
     is_number = isinstance(fraction, int | float) and 0 <= fraction <= 1
     percent = f"{fraction:.0%}".replace("%", " %") if is_number else None
     return ", ".join(filter(None, (percent, str(text) if text else None))) or None
+
+
+def printable(text: str) -> str:
+    """Return the text on one line, with its control characters escaped.
+
+    What a message contains must not control a terminal, and must not look like another log line.
+    """
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in text
+    )

@@ -5,6 +5,7 @@ None), `using` (the alias of the database), `subject` and `worker` (the worker t
 or None). `sender` is the class of the message.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from django.dispatch import Signal
 
 from .doorbell import ring_doorbell
+from .formatting import printable
 from .guard import get_logger
 from .store.sqlite.leases import Released
 from .timing import moment
@@ -23,7 +25,8 @@ message_completed = Signal()
 
 message_abandoned = Signal()
 """A delivery failed or was interrupted, and the message will be delivered again. Adds
-`delivery_count`, `visible_at`, `error`."""
+`delivery_count`, `visible_at`, `error`, and `requested`: True if the handler raised Retry, or
+called abandon() without an error."""
 
 message_dead_lettered = Signal()
 """A message became a dead letter. Adds `delivery_count`, `content_type`, `reason`, `description`,
@@ -98,7 +101,13 @@ def send_released_after_commit(
             )
         else:
             send_after_commit(
-                using, message_abandoned, message, sender=sender, visible_at=moment(now), error=text
+                using,
+                message_abandoned,
+                message,
+                sender=sender,
+                visible_at=moment(now),
+                error=text,
+                requested=False,
             )
     after_commit(using, partial(ring_doorbell, using))
 
@@ -124,19 +133,25 @@ def _log_extra(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "queue": facts["queue"],
         "id": facts["id"],
-        "message_id": facts["message_id"],
+        "message_id": _printable(facts["message_id"]),
         "delivery": facts["delivery_count"],
-        "subject": facts["subject"],
+        "subject": _printable(facts["subject"]),
         "worker": facts["worker"],
     }
 
 
+def _printable(text: str | None) -> str | None:
+    return None if text is None else printable(text)
+
+
 def _log_abandoned(**facts: Any) -> None:
-    logger.warning(
-        "message #%s of %s will be delivered again: %s",
+    logger.log(
+        logging.INFO if facts["requested"] else logging.WARNING,
+        "message #%s of %s will be delivered again%s: %s",
         facts["id"],
         facts["queue"],
-        facts["error"],
+        " as its handler requested" if facts["requested"] else "",
+        printable(facts["error"]),
         extra=_log_extra(facts),
     )
 
@@ -146,9 +161,9 @@ def _log_dead_lettered(**facts: Any) -> None:
         "message #%s of %s is a dead letter: %s %s",
         facts["id"],
         facts["queue"],
-        facts["reason"],
-        facts["description"],
-        extra={**_log_extra(facts), "reason": facts["reason"]},
+        printable(facts["reason"]),
+        printable(facts["description"]),
+        extra={**_log_extra(facts), "reason": printable(facts["reason"])},
     )
 
 

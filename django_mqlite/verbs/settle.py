@@ -11,7 +11,7 @@ from typing import Any
 from .. import signals
 from ..arguments import checked_integer
 from ..doorbell import ring_doorbell
-from ..exceptions import ErrorDetails, describe_error, details_json, is_error
+from ..exceptions import ErrorDetails, Retry, describe_error, details_json, is_error
 from ..guard import safe_repr
 from ..signals import send_after_commit
 from ..store import sqlite as store
@@ -111,9 +111,15 @@ def _settle_one(connection: Any, settlement: Settlement, lease: Lease, *, now: i
             signal=signals.message_abandoned,
             visible_at=moment(result.visible_at),
             error=_description(settlement),
+            requested=_is_requested(settlement.error),
         )
         after_commit(connection.alias, partial(ring_doorbell, connection.alias))
     return True
+
+
+def _is_requested(error: object) -> bool:
+    """Return whether the handler asked for the retry, instead of failing."""
+    return error is None or issubclass(type(error), Retry)
 
 
 def _settle_in_store(

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from django_mqlite import enqueue_many
+from django_mqlite import Retry, enqueue, enqueue_many
 from django_mqlite.logs import CurrentMessage, MessageFilter, current_message
 from django_mqlite.models import Message
 from django_mqlite.worker.process import ProcessResult
@@ -126,3 +126,43 @@ def test_commands_log_in_a_project_without_logging_settings(database, command, t
 
     worker.wait_said(text, count)
     assert worker.output.count(" serves ") == (count if "runworker" in command else 0)
+
+
+HOSTILE = "a\nb\x1b[31m\u202e"
+ESCAPED = "a\\nb\\x1b[31m\\u202e"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_control_characters_of_a_message_are_escaped(make_queue, records):
+    make_queue("jobs", max_delivery_count=2, backoff_base=0)
+    enqueue("jobs", 1, subject=HOSTILE, message_id=HOSTILE)
+
+    def fail(message):
+        raise RuntimeError(HOSTILE)
+
+    assert run_handler(fail) == ProcessResult()
+
+    settled = [record for record in records() if "message #" in record.getMessage()]
+    assert len(settled) == 2
+    for record in settled:
+        assert ESCAPED in record.getMessage()
+        assert HOSTILE not in record.getMessage()
+        assert (record.subject, record.message_id) == (ESCAPED, ESCAPED)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("error", "level"),
+    [(Retry("later", delay=60), logging.INFO), (RuntimeError("no"), logging.WARNING)],
+)
+def test_requested_retry_is_not_logged_as_a_failure(queue, records, error, level):
+    enqueue("jobs", 1)
+
+    def fail(message):
+        raise error
+
+    assert run_handler(fail) == ProcessResult()
+
+    (record,) = [record for record in records() if "delivered again" in record.getMessage()]
+    assert record.levelno == level
+    assert ("as its handler requested" in record.getMessage()) == (level == logging.INFO)

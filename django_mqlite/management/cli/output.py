@@ -15,6 +15,7 @@ from django.db import Error
 from django.utils.timezone import localtime
 
 from django_mqlite.exceptions import MqliteError
+from django_mqlite.formatting import printable
 from django_mqlite.worker.database_errors import advice
 from django_mqlite.worker.progress import progress_bar
 
@@ -114,7 +115,7 @@ def beginning(body: bytes | memoryview) -> str | None:
 
 def lines(text: str) -> str:
     """Escape the control characters of a text, except for line breaks."""
-    return "\n".join("".join(map(_printable, line)) for line in text.splitlines())
+    return "\n".join(map(printable, text.splitlines()))
 
 
 def cell(value: Any) -> str:
@@ -127,11 +128,7 @@ def cell(value: Any) -> str:
         case datetime():
             return f"{localtime(value):%Y-%m-%d %H:%M:%S}"
         case _:
-            return "".join(map(_printable, str(value)))
-
-
-def _printable(character: str) -> str:
-    return character if character.isprintable() else ascii(character)[1:-1]
+            return printable(str(value))
 
 
 def _json(document: Any, indent: int | None = None) -> str:
