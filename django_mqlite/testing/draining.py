@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from datetime import timedelta
 
 from django.db.models import Min, Q
@@ -166,7 +167,8 @@ def _deliver(message: Message, handlers: Mapping[str, Handler], using: str) -> B
     limit_ms = timeout_ms_of(message) or (registered.timeout_ms if registered else None)
     handler = with_timeout(handler_of(message, handlers), limit_ms, message)
     with worker_connections() as left_open:
-        result = _run(message, handler, using)
+        # In a context of its own, so that the next delivery does not see its language, for example.
+        result = copy_context().run(_run, message, handler, using)
     if left_open and result.error is None:
         result = DeliveryResult(message=message, error=TransactionLeftOpen(left_open))
     _settle(result, using)
@@ -174,15 +176,13 @@ def _deliver(message: Message, handlers: Mapping[str, Handler], using: str) -> B
 
 
 def _run(message: Message, handler: Handler, using: str) -> DeliveryResult:
-    token = current_message.set(CurrentMessage.of(message))
+    current_message.set(CurrentMessage.of(message))
     try:
         return delivery_result(message, run_handler(handler, message, using))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - every error fails the message
         return failed(handler, message, error)
-    finally:
-        current_message.reset(token)
 
 
 @worker_connections()

@@ -1,5 +1,6 @@
 """A delivery ends in drain() as in a worker, whatever the handler does to the database."""
 
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 
@@ -7,6 +8,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
 from django.test import TestCase
+from django.utils import timezone, translation
 
 from django_mqlite import enqueue, handler
 from django_mqlite.models import DeadLetter, Message, Queue
@@ -203,6 +205,35 @@ def test_delivery_ends_as_in_worker(run, make_queue, monkeypatch, case, flavour)
 
     assert not connection.needs_rollback
     assert result() == expected
+
+
+variable = ContextVar("variable", default="of the test")
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_delivery_keeps_its_locale_and_context_to_itself(run, make_queue, monkeypatch, flavour):
+    seen = []
+
+    def see():
+        zone = timezone.get_current_timezone_name()
+        seen.append((translation.get_language(), zone, variable.get()))
+
+    def change_all():
+        see()
+        translation.activate("de")
+        timezone.activate("Asia/Tokyo")
+        variable.set("of the delivery")
+
+    monkeypatch.setattr("tests.support.steps.steps", change_all)
+    make_queue("default")
+    enqueue_flavour(flavour)
+    enqueue_flavour(flavour)
+
+    with translation.override("fr"), timezone.override("Europe/Paris"):
+        run()
+        see()
+
+    assert seen == [("fr", "Europe/Paris", "of the test")] * 3
 
 
 def test_failed_delivery_does_not_disturb_next_one(run, make_queue):
