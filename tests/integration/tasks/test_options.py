@@ -92,14 +92,24 @@ def make_local():
     return local
 
 
+def generator():
+    yield
+
+
+async def async_generator():
+    yield
+
+
 @pytest.mark.parametrize(
     ("function", "options", "error"),
     [
+        (generator, {}, r"generator\(\) contains a yield"),
+        (async_generator, {}, r"async_generator\(\) contains a yield"),
         (any, {}, "defined at a module level"),
         (make_local(), {}, "defined at a module level"),
         (calls.meaning_of_life.func, {"takes_context": True}, "takes context"),
     ],
-    ids=["builtin", "local", "without context"],
+    ids=["generator", "async generator", "builtin", "local", "without context"],
 )
 def test_unsuitable_function_is_no_task(function, options, error):
     with pytest.raises(InvalidTask, match=error):
