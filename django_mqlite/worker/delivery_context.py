@@ -5,16 +5,21 @@ thread. Deliveries would share that thread and its connections: one could roll b
 of another, and would have to wait while another uses the thread.
 """
 
+from collections import deque
 from collections.abc import Callable
 from concurrent import futures
 from contextvars import Context, copy_context
-from threading import Lock
+from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 from django.utils import timezone, translation
 
+from ..exceptions import HandlerThreadDied
 from ..logs import CurrentMessage, current_message
 from ..models import Message
 from .forks import end_forked_children
@@ -61,25 +66,110 @@ class SyncThreads:
     """A pool of idle threads with open connections, for later deliveries."""
 
     def __init__(self) -> None:
-        self._idle: list[futures.Executor] = []
+        self._idle: list[SyncThread] = []
 
-    def take(self) -> futures.Executor:
+    def take(self) -> "SyncThread":
         """Return the most recently used thread, or a new one."""
         try:
             return self._idle.pop()
         except IndexError:
-            return futures.ThreadPoolExecutor(1, thread_name_prefix="mqlite-sync")
+            return SyncThread()
 
-    def put_back(self, thread: futures.Executor) -> None:
-        """Keep the thread for another delivery."""
-        self._idle.append(thread)
+    def put_back(self, thread: "SyncThread") -> None:
+        """Keep the thread for another delivery, unless it has died."""
+        if not thread.has_died:
+            thread.has_begun = False
+            self._idle.append(thread)
 
     def close(self) -> None:
         """End the idle threads and close their connections."""
         while self._idle:
-            thread = self._idle.pop()
-            thread.submit(connections.close_all)
-            thread.shutdown()
+            self._idle.pop().close()
+
+
+@dataclass(slots=True)
+class _Call:
+    function: Callable[[], Any]
+    future: futures.Future[Any] = field(default_factory=futures.Future)
+
+
+def _make(call: _Call) -> None:
+    if not call.future.set_running_or_notify_cancel():
+        return
+    try:
+        result = call.function()
+    except BaseException as error:  # noqa: BLE001 - returned to the delivery
+        call.future.set_exception(error)
+        del call  # the error's traceback refers to this frame, and so to the error
+    else:
+        call.future.set_result(result)
+
+
+class SyncThread:
+    """A thread that makes synchronous calls in their order.
+
+    If an exception from outside ends the thread, calls of a delivery that has not begun are made in
+    another one. Those of a delivery that has begun fail, because its connection, perhaps with an
+    open transaction, has ended with the thread. In a ThreadPoolExecutor both would wait forever.
+    """
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        """True once a call of the current delivery has begun."""
+        self.has_died = False
+        self._is_closed = False
+        self._guard = Lock()
+        self._unfinished: deque[_Call] = deque()
+        self._start()
+
+    def _start(self) -> None:
+        self._unfinished = deque(call for call in self._unfinished if not call.future.done())
+        self._inbox: SimpleQueue[_Call | None] = SimpleQueue()
+        for call in self._unfinished:
+            self._inbox.put(call)
+        if self._is_closed:
+            self._inbox.put(None)
+        self._thread = Thread(target=self._work, name="mqlite-sync", daemon=True)
+        self._thread.start()
+
+    def submit(self, function: Callable[[], T]) -> futures.Future[T]:
+        """Make the call after all earlier ones; raise HandlerThreadDied in a thread that died."""
+        with self._guard:
+            if self.has_died:
+                raise HandlerThreadDied
+            call = _Call(function)
+            self._unfinished.append(call)
+            self._inbox.put(call)
+            return call.future
+
+    def close(self) -> None:
+        """Close the connections and end the thread."""
+        self.submit(connections.close_all)
+        with self._guard:
+            self._is_closed = True
+            self._inbox.put(None)
+        self._thread.join(timeout=5)
+
+    def _work(self) -> None:
+        try:
+            while (call := self._inbox.get()) is not None:
+                self.has_begun = True
+                _make(call)
+                self._unfinished.popleft()
+                del call
+        except BaseException:  # noqa: BLE001 - raised from outside, at any moment
+            self._replace()
+
+    def _replace(self) -> None:
+        """Start the next thread, or fail the unfinished calls of a delivery that has begun."""
+        with self._guard:
+            if not self.has_begun:
+                self._start()
+                return
+            self.has_died = True
+        for call in self._unfinished:
+            if not call.future.done():
+                call.future.set_exception(HandlerThreadDied())
 
 
 class DeliveryThread(futures.Executor):
@@ -87,7 +177,7 @@ class DeliveryThread(futures.Executor):
 
     def __init__(self, threads: SyncThreads) -> None:
         self._threads = threads
-        self._thread: futures.Executor | None = None
+        self._thread: SyncThread | None = None
         self._guard = Lock()
 
     @property
@@ -99,7 +189,7 @@ class DeliveryThread(futures.Executor):
         """Run a synchronous call, after all earlier ones."""
         with self._guard:
             self._thread = self._thread or self._threads.take()
-            return self._thread.submit(end_forked_children, fn, *args, **kwargs)
+            return self._thread.submit(partial(end_forked_children, fn, *args, **kwargs))
 
     def end(self, clean_up: Callable[[], T]) -> futures.Future[T]:
         """Run `clean_up` after the last call, then release the thread to other deliveries.

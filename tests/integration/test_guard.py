@@ -1,6 +1,7 @@
 """Code of the project that raises anything, anywhere, fails only its own delivery."""
 
 import asyncio
+import contextlib
 import ctypes
 import logging
 import threading
@@ -11,10 +12,12 @@ from django.db import connection
 from django.db.models.signals import post_init
 
 from django_mqlite import Reject, enqueue, enqueue_many, handler, handlers, signals
+from django_mqlite.exceptions import HandlerThreadDied
 from django_mqlite.logs import current_message
 from django_mqlite.models import DeadLetter, Message
 from django_mqlite.testing import drain
 from django_mqlite.worker import executor
+from django_mqlite.worker.pool import Pool
 from django_mqlite.worker.shutdown import Shutdown
 from tests.integration.tasks import calls
 from tests.support.odd_errors import ODD_ERRORS, DelayRaises, TextInterrupts
@@ -278,6 +281,59 @@ def test_thread_that_dies_fails_its_delivery_and_is_replaced(jobs, threads, monk
     states = sorted(state_of(message) for message in messages)
     assert states == ["completed", "completed", "dead_lettered"]
     letter = DeadLetter.objects.get()
+    assert letter.errors[0]["class"] == "django_mqlite.exceptions.HandlerThreadDied"
+
+
+def kill_threads(name: str) -> list[threading.Thread]:
+    """Kill the other threads whose name starts so, and return them."""
+    others = [t for t in threading.enumerate() if t is not threading.current_thread()]
+    killed = [thread for thread in others if thread.name.startswith(name)]
+    for thread in killed:
+        kill(thread)
+    return killed
+
+
+@pytest.mark.parametrize("flavour", ASYNC)
+def test_killed_idle_thread_of_coroutines_costs_no_delivery(jobs, flavour, monkeypatch):
+    killed = []
+    finish = Pool._finish
+
+    def kill_and_finish(pool, result):
+        killed.extend(kill_threads("mqlite-sync"))
+        finish(pool, result)
+
+    async def count(message):
+        await Message.objects.acount()
+
+    monkeypatch.setattr(Pool, "_finish", kill_and_finish)
+    work = Work(flavour, count)
+    delivered = {work.enqueue() for _ in range(4)}
+
+    assert work.run().code == 0
+
+    assert killed
+    assert {m.pk for m in Message.objects.filter(state="completed")} == delivered
+
+
+@pytest.mark.parametrize("flavour", ASYNC)
+def test_thread_that_dies_between_calls_of_a_coroutine_fails_its_delivery(jobs, flavour):
+    """Its connection, perhaps with an open transaction, has ended with it."""
+
+    async def call_and_kill(message):
+        await Message.objects.acount()
+        if current_message.get().id == bad:
+            kill_threads("mqlite-sync")
+        with contextlib.suppress(HandlerThreadDied):
+            await Message.objects.acount()
+
+    work = Work(flavour, call_and_kill)
+    bad, good = work.enqueue(), work.enqueue()
+
+    assert work.run().code == 0
+
+    assert Message.objects.get(pk=good).state == "completed"
+    letter = DeadLetter.objects.get()
+    assert (letter.pk, len(letter.errors)) == (bad, 1)
     assert letter.errors[0]["class"] == "django_mqlite.exceptions.HandlerThreadDied"
 
 
