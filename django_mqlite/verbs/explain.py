@@ -3,7 +3,7 @@
 explain() reads the message's status and its context; the other functions are pure.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -18,7 +18,7 @@ from ..store.sqlite.explain import COUNT_AHEAD_TO, LastSettlement, MessageStatus
 from ..store.sqlite.settle import RECEIPT_LIFE_MS
 from ..timing import iso
 from ..types import Explanation, State, WorkerRecord
-from .workers import is_live, registered_workers
+from .workers import HeldLease, held_leases, is_live, registered_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,8 @@ class ExplainContext:
     head: Explanation | None = None
     has_handler: bool = True
     ahead: int = 0
+    held: tuple[HeldLease, ...] = ()
+    """The live leases of the workers that serve the message's queue."""
 
     def serving(self, queue: str) -> list[WorkerRecord]:
         """Return the live workers that serve the queue."""
@@ -75,15 +77,17 @@ def explain(connection: Any, id: int) -> Explanation:
 def _read_context(connection: Any, message: MessageStatus) -> ExplainContext:
     workers = tuple(registered_workers(connection.alias))
     context = ExplainContext(now=timing.now_ms(), workers=workers)
-    head, has_handler, ahead = None, True, 0
     if message.blocked:
-        head = _explain_head(connection, message)
-    elif message.state == State.ACTIVE and not context.serving(message.queue):
-        has_handler = _has_handler(message.queue)
-    elif message.state == State.ACTIVE:
-        ahead = store.explain.count_ahead(connection, message)
-    return ExplainContext(
-        now=context.now, workers=workers, head=head, has_handler=has_handler, ahead=ahead
+        return replace(context, head=_explain_head(connection, message))
+    if message.state != State.ACTIVE:
+        return context
+    serving = [worker.worker for worker in context.serving(message.queue)]
+    if not serving:
+        return replace(context, has_handler=_has_handler(message.queue))
+    return replace(
+        context,
+        ahead=store.explain.count_ahead(connection, message),
+        held=tuple(held_leases(connection.alias, serving)),
     )
 
 
@@ -187,6 +191,9 @@ def _unserved(message: MessageStatus, context: ExplainContext) -> Explanation:
 
 def _claimable(message: MessageStatus, context: ExplainContext) -> Explanation:
     serving = context.serving(message.queue)
+    slots = sum(worker.slots for worker in serving)
+    if 0 < slots <= len(context.held):
+        return _waiting_for_slot(message, context, slots)
     more = "+" if context.ahead >= COUNT_AHEAD_TO else ""
     text = ngettext(
         "can be claimed after %(before)s other messages; %(workers)d worker with %(slots)d slots "
@@ -202,7 +209,29 @@ def _claimable(message: MessageStatus, context: ExplainContext) -> Explanation:
         {"before": f"{context.ahead}{more}"},
         ahead=context.ahead,
         workers=len(serving),
-        slots=sum(worker.slots for worker in serving),
+        slots=slots,
+    )
+
+
+def _waiting_for_slot(message: MessageStatus, context: ExplainContext, slots: int) -> Explanation:
+    workers = len(context.serving(message.queue))
+    longest = max(context.held, key=lambda held: held.ran_ms)
+    text = ngettext(
+        "waits for a free slot: all %(slots)d slots of the %(workers)d worker that serves its "
+        "queue are busy, the longest with #%(longest)d for %(duration)s",
+        "waits for a free slot: all %(slots)d slots of the %(workers)d workers that serve its "
+        "queue are busy, the longest with #%(longest)d for %(duration)s",
+        workers,
+    )
+    return _explanation(
+        message,
+        "no_free_slot",
+        text,
+        {"duration": format_duration(longest.ran_ms)},
+        ahead=context.ahead,
+        workers=workers,
+        slots=slots,
+        longest=longest.lease.id,
     )
 
 

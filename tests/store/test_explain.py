@@ -336,6 +336,30 @@ def test_claimable_message_has_its_place_and_workers(queue):
     assert why.facts["paused"] is True
 
 
+def test_message_waits_for_a_slot_while_all_are_busy(queue, make_queue, clock):
+    make_queue("more")
+    start_worker("one", "jobs", "more", slots=2)
+    start_worker("idle", "more", slots=8)
+    longest = enqueue("more")
+    Message.objects.claim("more", worker="one")
+    clock.advance(5)
+    enqueue()
+    Message.objects.claim("jobs", worker="one")
+    message = enqueue()
+
+    why = message.explain()
+
+    assert why.code == "no_free_slot"
+    assert (why.facts["slots"], why.facts["longest"]) == (2, longest.pk)
+    assert why.text == (
+        "waits for a free slot: all 2 slots of the 1 worker that serves its queue are busy, the "
+        f"longest with #{longest.pk} for 5 s"
+    )
+    longest.refresh_from_db()
+    Message.objects.release(longest.pk, seen=longest.lease_fingerprint)
+    assert message.explain().code == "claimable"
+
+
 def test_place_in_a_long_queue_is_counted_to_a_limit(queue):
     start_worker("one", "jobs")
     Message.objects.enqueue_many("jobs", range(1_001))
