@@ -120,7 +120,7 @@ class ErrorCount(NamedTuple):
 
     error_class: str | None
     reason: str | None
-    letters: int
+    dead_letters: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

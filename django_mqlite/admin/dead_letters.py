@@ -65,7 +65,7 @@ class DeadLetterAdmin(BaseMessageAdmin):
             label = count.error_class or count.reason or gettext("no recorded error")
             name = ErrorClassFilter.parameter_name if count.error_class else "reason"
             query = urlencode({**kept, name: count.error_class or count.reason or ""})
-            rows.append((shortened(label) or label, f"?{query}", count.letters))
+            rows.append((shortened(label) or label, f"?{query}", count.dead_letters))
         return rows
 
     def history_view(

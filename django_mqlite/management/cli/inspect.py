@@ -24,7 +24,7 @@ from django_mqlite.types import Explanation, QueueOverview, ScheduleStatus, Stat
 
 from . import schedules
 from .arguments import Options, Subcommand, add_id, count, interval, state
-from .output import Output, as_command_error, beginning, cell, lines, shortened
+from .output import NO_QUEUES, Output, as_command_error, beginning, cell, lines, shortened
 
 # Messages as JSON
 
@@ -80,7 +80,6 @@ def _error(stored: dict[str, Any]) -> dict[str, Any]:
 # stats
 
 STATS_HEADINGS = ("due since", "workers", "done/h", "failed/h", "paused")
-NO_QUEUES = "There are no queues. Declare them in MQLITE['QUEUES'] and run `manage.py migrate`."
 CLEAR_SCREEN = "\x1b[2J\x1b[H"
 
 
@@ -227,9 +226,9 @@ def _errors_by_class(options: Options, output: Output) -> None:
     counts = letters.count_by_error(options["queue"], limit=options["limit"])
     output.answer_table(
         {"errors": [count._asdict() for count in counts]},
-        ("dead letters", "error", "reason, if no error was recorded"),
+        ("dead letters", "error", "reason"),
         [
-            (count.letters, shortened(count.error_class), shortened(count.reason))
+            (count.dead_letters, shortened(count.error_class), shortened(count.reason))
             for count in counts
         ],
         empty="There are no dead letters.",
@@ -271,6 +270,11 @@ def _show(options: Options, output: Output) -> None:
     output.answer(full_document, "\n".join(_full_text(message, explanation)))
 
 
+def _add_why_arguments(parser: ArgumentParser) -> None:
+    text = "sequence number, message id, or name of a recurring schedule"
+    parser.add_argument("id", metavar="ID", help=text)
+
+
 def _why(options: Options, output: Output) -> None:
     if (status := _schedule(options)) is not None:
         why = status.explanation
@@ -278,7 +282,8 @@ def _why(options: Options, output: Output) -> None:
         output.answer({"schedule": status.name, **facts}, schedules.explained(status))
         return
     messages = Message.objects.db_manager(options["database"])
-    id = _sequence_number(messages, options["id"])
+    other_names = ", and no recurring schedule has this name"
+    id = _sequence_number(messages, options["id"], other_names=other_names)
     explanation = messages.explain(id)
     output.answer(
         {
@@ -304,7 +309,7 @@ def _schedule(options: Options) -> ScheduleStatus | None:
     return None
 
 
-def _sequence_number(messages: MessageManager[Any], given: str) -> int:
+def _sequence_number(messages: MessageManager[Any], given: str, *, other_names: str = "") -> int:
     """Return the sequence number: `given` itself if it is a number, otherwise a message id.
 
     Raises CommandError if no message has the message id, or several have it.
@@ -323,8 +328,8 @@ def _sequence_number(messages: MessageManager[Any], given: str) -> int:
             f"Several messages have the message id {given!r}: {listed}. Pass a sequence number."
         )
     raise CommandError(
-        f"No message has the message id {given!r}. A deleted message can only be found by "
-        "its sequence number."
+        f"No message has the message id {given!r}{other_names}. A deleted message can only be "
+        "found by its sequence number."
     )
 
 
@@ -535,8 +540,8 @@ SUBCOMMANDS = (
         _errors_by_class, _add_errors_arguments, "mqlite errors orders"),
     Subcommand("show", "Show everything about a message, and why it has not run.",
         _show, add_id, "mqlite show 17"),
-    Subcommand("why", "Explain why a message has not run, what holds it, or how it ended.",
-        _why, add_id, "mqlite why 17"),
+    Subcommand("why", "Explain why a message or a recurring schedule has not run.",
+        _why, _add_why_arguments, "mqlite why 17"),
     Subcommand("peek", "Show the next messages of a queue, or its dead letters.",
         _peek, _add_peek_arguments, "mqlite peek orders --limit 3"),
     Subcommand("tail", "Show messages as they are enqueued or dead-lettered, until Ctrl-C.",

@@ -20,6 +20,7 @@ from django_mqlite.worker.database_errors import advice
 from django_mqlite.worker.progress import progress_bar
 
 PREVIEW = 50
+NO_QUEUES = "There are no queues. Declare them in MQLITE['QUEUES'] and run `manage.py migrate`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,21 +8,28 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_mqlite import timing
+from django_mqlite.formatting import format_duration
 from django_mqlite.models import Queue, Subscription
 from django_mqlite.timing import iso
 from django_mqlite.types import QueueConfig
 from django_mqlite.verbs.workers import is_live, registered_workers
 
 from .arguments import Options, Subcommand, add_yes
-from .output import Output, cell, plural, require_terminal
+from .output import NO_QUEUES, Output, cell, plural, require_terminal
 
 # queues
 
 QUEUE_COLUMNS = {
-    "queue": "name", "kind": "kind", "order": "ordering_mode", "lease ms": "lock_duration_ms",
+    "queue": "name", "kind": "kind", "order": "ordering_mode", "lease": "lock_duration_ms",
     "deliveries": "max_delivery_count", "paused": "paused",
 }  # fmt: skip
 CONFIGURATION = [field.name for field in fields(QueueConfig)]
+ZERO = {
+    "default_ttl_ms": "unlimited", "dedup_window_ms": "off", "retain_completed_ms": "none",
+    "dlq_max_age_ms": "from the settings", "dlq_max_count": "from the settings",
+    "dlq_max_bytes": "from the settings",
+}  # fmt: skip
+"""What 0 means for an option, if it is not the number."""
 
 
 def _add_queues_arguments(parser: ArgumentParser) -> None:
@@ -38,16 +45,17 @@ def _queues(options: Options, output: Output) -> None:
         _delete_queue(options, output)
     elif options["queue"]:
         queue = queues.named(options["queue"])
-        facts = {"queue": queue.name, **_configuration(queue)}
-        text = [queue.name, *(f"  {_label(name)}: {cell(facts[name])}" for name in list(facts)[1:])]
-        output.answer(facts, "\n".join(text))
+        configuration = _configuration(queue)
+        options_text = (f"  {_label(name)}: {_shown(queue, name)}" for name in configuration)
+        text = "\n".join((queue.name, *options_text))
+        output.answer({"queue": queue.name, **configuration}, text)
     else:
         rows = list(queues.order_by("name"))
         output.answer_table(
             {"queues": [{"queue": queue.name, **_configuration(queue)} for queue in rows]},
             tuple(QUEUE_COLUMNS),
-            [[getattr(queue, name) for name in QUEUE_COLUMNS.values()] for queue in rows],
-            empty="There are no queues.",
+            [[_shown(queue, name) for name in QUEUE_COLUMNS.values()] for queue in rows],
+            empty=NO_QUEUES,
         )
 
 
@@ -56,7 +64,16 @@ def _configuration(queue: Queue) -> dict[str, Any]:
 
 
 def _label(name: str) -> str:
-    return name.replace("_", " ")
+    return name.removesuffix("_ms").replace("_", " ")
+
+
+def _shown(queue: Queue, name: str) -> str:
+    value = getattr(queue, name)
+    if name.startswith("dlq_") and value < 0:
+        return "unlimited"
+    if value == 0 and name in ZERO:
+        return ZERO[name]
+    return format_duration(value) if name.endswith("_ms") else cell(value)
 
 
 def _delete_queue(options: Options, output: Output) -> None:
@@ -133,9 +150,10 @@ def _add_subscriptions_arguments(parser: ArgumentParser) -> None:
 
 def _subscriptions(options: Options, output: Output) -> None:
     subscriptions = Subscription.objects.db_manager(options["database"])
+    topic = options["topic"]
     rows = list(subscriptions.order_by("topic", "subscription"))
-    if options["topic"]:
-        rows = [row for row in rows if row.topic == options["topic"]]
+    if topic:
+        rows = [row for row in rows if row.topic == topic]
     output.answer_table(
         {
             "subscriptions": [
@@ -145,7 +163,7 @@ def _subscriptions(options: Options, output: Output) -> None:
         },
         ("topic", "subscription", "filter"),
         [(row.topic, row.subscription, row.filter or "every message") for row in rows],
-        empty="There are no such subscriptions.",
+        empty=f"Topic {topic} has no subscriptions." if topic else "There are no subscriptions.",
     )
 
 
@@ -156,6 +174,9 @@ def _add_unsubscribe_arguments(parser: ArgumentParser) -> None:
 
 def _unsubscribe(options: Options, output: Output) -> None:
     name = options["subscription"]
+    subscriptions = Subscription.objects.db_manager(options["database"])
+    if not subscriptions.filter(subscription=name).exists():
+        raise CommandError(f"There is no subscription {name!r}.")
     require_terminal(options)
     count = _messages_of(name, options)
     output.confirm(
@@ -163,10 +184,10 @@ def _unsubscribe(options: Options, output: Output) -> None:
         "This is permanent.",
         options,
     )
-    deleted = Subscription.objects.db_manager(options["database"]).unsubscribe(name)
+    deleted = subscriptions.unsubscribe(name)
     output.answer(
         {"subscription": name, "deleted": deleted},
-        f"Subscription {name} deleted." if deleted else f"There is no subscription {name}.",
+        f"Subscription {name} deleted." if deleted else f"There is no subscription {name!r}.",
         failed=not deleted,
     )
 

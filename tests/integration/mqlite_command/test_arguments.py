@@ -64,7 +64,7 @@ REJECTED = [
     (("purge", "jobs", "--all", "--limit", "1", "--yes"), "--all selects every dead letter"),
     (("purge", "jobs", "--all", "--reason", "x", "--yes"), "--all selects every dead letter"),
     # messages, states and pages
-    (("why", "-1"), "No message has the message id '-1'"),
+    (("why", "-1"), "No message has the message id '-1', and no recurring schedule"),
     (("show", "unknown"), "No message has the message id 'unknown'"),
     (("show", "99"), "there has never been a message #99"),
     (("list", "--state", "asleep"), "Invalid state 'asleep': use one of active, locked,"),

@@ -20,8 +20,8 @@ def test_errors_counts_dead_letters_by_class(queue, make_queue):
 
     assert answer("errors", "jobs") == {
         "errors": [
-            {"error_class": "KeyError", "reason": None, "letters": 2},
-            {"error_class": "TimeoutError", "reason": None, "letters": 1},
+            {"error_class": "KeyError", "reason": None, "dead_letters": 2},
+            {"error_class": "TimeoutError", "reason": None, "dead_letters": 1},
         ]
     }
     assert "Invalid" in mqlite("errors")

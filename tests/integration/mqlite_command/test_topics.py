@@ -18,7 +18,7 @@ def test_queues_lists_each_queue(queue, make_queue):
 
 
 def test_queues_of_an_empty_database_says_so(db):
-    assert mqlite("queues") == "There are no queues.\n"
+    assert mqlite("queues").startswith("There are no queues. Declare them")
 
 
 def test_queues_shows_the_configuration_of_one(make_queue):
@@ -26,6 +26,18 @@ def test_queues_shows_the_configuration_of_one(make_queue):
 
     assert answer("queues", "jobs")["max_delivery_count"] == 3
     assert "  max delivery count: 3" in mqlite("queues", "jobs")
+
+
+def test_queues_shows_durations_and_limits_in_words(make_queue):
+    make_queue("jobs", lock_duration=90, dedup_window=0, dlq_max_age=None)
+
+    lines = mqlite("queues", "jobs").splitlines()
+
+    assert "  lock duration: 1 min 30 s" in lines
+    assert "  dedup window: off" in lines
+    assert "  dlq max age: unlimited" in lines
+    assert "  dlq max count: from the settings" in lines
+    assert answer("queues", "jobs")["lock_duration_ms"] == 90_000
 
 
 @pytest.mark.parametrize(
@@ -66,7 +78,7 @@ def test_subscriptions_lists_topics_and_filters(queue):
         ]
     }
     assert "every message" in mqlite("subscriptions")
-    assert mqlite("subscriptions", "nope") == "There are no such subscriptions.\n"
+    assert mqlite("subscriptions", "nope") == "Topic nope has no subscriptions.\n"
 
 
 def test_subscribe_without_filter_keeps_the_filter(queue):
@@ -91,8 +103,14 @@ def test_unsubscribe_deletes_the_subscription_after_confirmation(queue):
     assert mqlite("unsubscribe", "stock", "--yes") == "Subscription stock deleted.\n"
 
     assert not Subscription.objects.exists()
-    with pytest.raises(SystemExit):
-        mqlite("unsubscribe", "stock", "--yes")
+
+
+def test_unsubscribe_refuses_a_queue_without_asking(queue):
+    for options in ((), ("--yes",)):
+        with pytest.raises(CommandError, match="There is no subscription 'jobs'"):
+            mqlite("unsubscribe", "jobs", *options)
+
+    assert Queue.objects.exists()
 
 
 def test_publish_names_the_copies(queue):
