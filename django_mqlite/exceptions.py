@@ -299,8 +299,8 @@ class Retry(Restorable):
             raise TypeError(f"counts must be a bool, not {safe_repr(counts)}")
         if not counts and not delay:
             raise ValueError(
-                "Retry(counts=False) needs a delay above 0, because the message would be delivered "
-                "again at once, and again"
+                "Retry(counts=False) needs a delay above 0, so that the message is not delivered "
+                "again and again without a pause"
             )
         self.delay = delay
         self.counts = counts

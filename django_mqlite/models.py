@@ -336,9 +336,9 @@ class Message(GuardedModel):
     def set_progress(self, fraction: float, text: str = "") -> None:
         """Record how much of the work is done, from 0 to 1, with a short text for people.
 
-        It is shown in the admin, by `mqlite show` and on a task's result. At most one call a second
-        writes; the others do nothing, except for a `fraction` of 1. Raises LockLost if the lease
-        has ended, and TypeError or ValueError for invalid arguments.
+        The admin, `mqlite show` and a task's result show it. At most one call per second is
+        written, but a `fraction` of 1 always is. Raises LockLost if the lease has ended, and
+        TypeError or ValueError for invalid arguments.
         """
         fraction, text = checked_fraction(fraction, "fraction"), checked_short_text(text, "text")
         now = now_ms()

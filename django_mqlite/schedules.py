@@ -31,7 +31,7 @@ class ScheduleOptions(TypedDict, total=False):
     every: Duration
     """The period, a timedelta or seconds, at least 1 s. Ticks are its multiples since 1970."""
     phase: Duration
-    """Moves the ticks of `every` by this much."""
+    """The offset of the ticks of `every`."""
     timezone: str
     """The time zone of `cron`, by default TIME_ZONE."""
     task: str

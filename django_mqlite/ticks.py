@@ -19,7 +19,7 @@ class Cron:
 
     With five fields, daylight-saving changes are treated as in Debian's cron: if minute and hour
     are fixed, a time that the clock skips runs right after the gap, and a time that it repeats runs
-    once. Otherwise, and always with six fields, ticks follow the clock on the wall.
+    once. Otherwise, and always with six fields, ticks follow local time.
     """
 
     expression: str
@@ -33,6 +33,8 @@ class Cron:
         cron = cls(" ".join(expression.split()), _checked_timezone(timezone, where))
         try:
             first = cron.after(0)
+        except ImportError:  # cronsim is not installed
+            raise
         except Exception as error:  # cronsim asserts what it does not check
             raise ValueError(
                 f"{where}['cron'] is not a valid cron expression: {safe_repr(expression)}"

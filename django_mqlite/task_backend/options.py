@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from asgiref.sync import sync_to_async
 
 from ..handlers import ExceptionClasses
+from ..names import suggestion
 from ..outcomes import Backoff, retry_policy
 from ..timing import Duration, milliseconds
 from .compat import InvalidTask, Task
@@ -130,7 +131,7 @@ class MqliteTask(Task):  # type: ignore[type-arg]
         options = {name: value for name, value in changes.items() if value is not None}
         known = {field.name for field in fields(self)} - {"func", "takes_context"}
         for name in options.keys() - known:
-            raise TypeError(f"using() has no option {name!r}; known: {', '.join(sorted(known))}")
+            raise TypeError(f"using() has no option {name!r}{suggestion(name, known)}")
         return replace(self, **options)
 
     # Positional-only, so that a task may have an argument named `self`.

@@ -131,7 +131,7 @@ class MqliteTaskResult(TaskResult):  # type: ignore[type-arg]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MqliteTaskContext(TaskContext):
-    """The context of a task, with what its message offers to a long task."""
+    """A TaskContext that can record progress and says whether the lease is lost."""
 
     message: Any
 
@@ -141,7 +141,7 @@ class MqliteTaskContext(TaskContext):
         return bool(self.message.lease_lost)
 
     def set_progress(self, fraction: float, text: str = "") -> None:
-        """Record how much of the work is done, see Message.set_progress()."""
+        """Record how much of the work is done, as Message.set_progress() does."""
         self.message.set_progress(fraction, text)
 
     async def aset_progress(self, fraction: float, text: str = "") -> None:

@@ -240,14 +240,14 @@ class ScheduleVerbs(Verbs[M]):
         return self._status(schedule, _parse(text), registered_workers(self.database))
 
     def pause(self, name: str) -> bool:
-        """Stop the schedule until resume(); return False if it is paused already.
+        """Stop the schedule until resume(); return False if it is already paused.
 
-        Ticks during the pause are not enqueued, also not later. Raises ScheduleNotFound.
+        Ticks during the pause are never enqueued. Raises ScheduleNotFound.
         """
         return self._set_paused(name, True)
 
     def resume(self, name: str) -> bool:
-        """Go on with the next tick; return False if the schedule is not paused."""
+        """Continue with the next tick; return False if the schedule is not paused."""
         return self._set_paused(name, False)
 
     def _set_paused(self, name: str, paused: bool) -> bool:
@@ -262,10 +262,10 @@ class ScheduleVerbs(Verbs[M]):
         return True
 
     def run_now(self, name: str) -> Any:
-        """Enqueue the schedule's message now, and return it; its ticks stay as they are.
+        """Enqueue the schedule's message now, and return it; the next tick does not change.
 
         Returns None, and enqueues nothing, if the previous message is unfinished and the schedule
-        has `overlap` "skip". Also works while the schedule is paused. Raises ScheduleNotFound, and
+        has `overlap` "skip". Works even while the schedule is paused. Raises ScheduleNotFound, and
         the errors of enqueue().
         """
         schedule = self._named(name)

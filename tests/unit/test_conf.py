@@ -1,5 +1,6 @@
 """The MQLITE setting."""
 
+import sys
 from datetime import timedelta
 from json import JSONEncoder
 
@@ -8,7 +9,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.serializers.json import DjangoJSONEncoder
 from django.test import override_settings
 
-from django_mqlite.conf import QUEUE_OPTIONS, get_settings, queue_config, sqlite_options
+from django_mqlite.conf import (
+    QUEUE_OPTIONS,
+    configured_schedule,
+    get_settings,
+    queue_config,
+    sqlite_options,
+)
 from django_mqlite.types import QueueConfig
 
 NAN = float("nan")
@@ -186,6 +193,13 @@ def test_dead_letter_bound_of_none_is_no_bound():
 
 def test_every_queue_option_has_invalid_values_in_this_file():
     assert set(QUEUE_OPTIONS) == {option for option, _ in WRONG}
+
+
+def test_missing_cronsim_is_not_an_invalid_expression(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cronsim", None)
+
+    with pytest.raises(ImportError, match="cronsim"):
+        configured_schedule("s", {"cron": "0 3 * * *", "queue": "jobs"}, "SCHEDULES['s']")
 
 
 @pytest.mark.parametrize(

@@ -208,8 +208,8 @@ def test_invalid_option_is_refused_by_name(options, error):
         calls.note.using(**options)
 
 
-def test_unknown_option_is_refused_with_the_known_ones():
-    with pytest.raises(TypeError, match=r"no option 'max_attempt'.*max_attempts"):
+def test_unknown_option_is_refused_with_a_suggestion():
+    with pytest.raises(TypeError, match=r"no option 'max_attempt'.*did you mean 'max_attempts'"):
         calls.note.using(max_attempt=3)
 
 
