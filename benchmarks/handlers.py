@@ -1,5 +1,6 @@
 """Handlers for the measured workers."""
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -54,3 +55,22 @@ def fail_once(message: Message) -> None:
 @handler("coroutines")
 async def read_in_a_loop(message: Message) -> None:
     await Queue.objects.aget(name=message.queue)
+
+
+@handler("waits")
+def wait_until_lost(message: Message) -> None:
+    """Print a line, and the time at which the lease is lost."""
+    print(message.pk, flush=True)
+    while message.lease is not None and not message.lease.lost:
+        time.sleep(0.001)
+    print(time.time_ns(), flush=True)
+
+
+@handler("waits-async")
+async def wait_until_cancelled(message: Message) -> None:
+    """Print a line, and the time at which the coroutine is cancelled."""
+    print(message.pk, flush=True)
+    try:
+        await asyncio.sleep(3_600)
+    finally:
+        print(time.time_ns(), flush=True)
