@@ -9,10 +9,12 @@ import pytest
 
 from django_mqlite import enqueue_many
 from django_mqlite.models import Message
+from django_mqlite.worker.consumer import Consumer
 from django_mqlite.worker.process import ProcessResult
 from django_mqlite.worker.shutdown import Shutdown
-from tests.support.steps import run_handler
-from tests.support.verbs import state_of
+from django_mqlite.worker.watchdogs import Memory
+from tests.support.steps import PARALLEL_FLAVOURS, Work, run_handler
+from tests.support.verbs import row_of, state_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -63,6 +65,37 @@ def test_handler_that_does_not_end_is_counted_as_running(queue):
     finally:
         may_end.set()
         wait_until(lambda: not threads_of_workers(), "the handler's thread to end")
+
+
+@pytest.mark.parametrize("limit", ["messages", "memory"])
+@pytest.mark.parametrize("flavour", PARALLEL_FLAVOURS)
+def test_process_at_a_limit_waits_longer_than_shutdown_timeout(
+    make_queue, monkeypatch, flavour, limit
+):
+    make_queue("jobs", max_delivery_count=1, retain_completed=60)
+    is_running, polls = threading.Event(), []
+    if limit == "memory":
+        monkeypatch.setattr(Memory, "exceeded", property(lambda memory: is_running.is_set()))
+    poll = Consumer.poll
+
+    def count_and_poll(consumer, *, claim=True):
+        if not claim:
+            polls.append(consumer)
+        return poll(consumer, claim=claim)
+
+    def work_until_polled(message):
+        is_running.set()
+        wait_until(lambda: len(polls) > 5, "the process to wait for its handler")
+
+    monkeypatch.setattr(Consumer, "poll", count_and_poll)
+    work = Work(flavour, work_until_polled)
+    message = work.enqueue()
+
+    maximum = 1 if limit == "messages" else None
+    work.run(burst=False, max_messages=maximum, shutdown_timeout=0.001)
+
+    row = row_of(Message.objects.get(pk=message))
+    assert (row["state"], row["delivery_count"], row["interruptions"]) == ("completed", 1, 0)
 
 
 class Terminal(io.StringIO):
