@@ -43,10 +43,18 @@ COLUMN_VERBS: Mapping[str, Mapping[str, str]] = {
             ENQUEUE,
         ),
         **dict.fromkeys(
-            ("locked_at", "locked_until", "lock_token", "locked_by", "delivery_count"), CLAIM
+            (
+                *("locked_at", "locked_until", "lock_token", "locked_by", "delivery_count"),
+                *("interruptions", "uncounted_retries"),
+            ),
+            CLAIM,
         ),
         **dict.fromkeys(("state", "finished_at", "kept_until"), SETTLE),
-        **dict.fromkeys(("dead_letter_reason", "dead_letter_description"), SETTLE),
+        **dict.fromkeys(
+            ("dead_letter_reason", "dead_letter_description", "errors", "error_class", "result"),
+            SETTLE,
+        ),
+        "progress": "set_progress() of a claimed message",
         "queue": "DeadLetter.objects.redrive(ids, into=…)",
         "visible_at": "Message.objects.run_now() or cancel()",
     },

@@ -91,10 +91,17 @@ def test_columns_without_an_effect_can_be_changed(queue):
     assert Message.objects.values_list("subject", "correlation_id").get() == ("changed", "c")
 
 
-def test_configuring_columns_of_a_queue_are_guarded():
-    free = {"created_at", "updated_at"}
+FREE = {
+    Message: {"correlation_id", "reply_to", "subject"},
+    DeadLetter: {"correlation_id", "reply_to", "subject"},
+    Queue: {"created_at", "updated_at"},
+    Subscription: {"created_at"},
+}
 
-    for field in Queue._meta.concrete_fields:
-        if field.name not in free:
-            with pytest.raises(TypeError):
-                Queue.objects.update(**{field.name: 1})
+
+@pytest.mark.parametrize("model", FREE)
+def test_columns_that_a_rule_uses_are_guarded(model):
+    for field in model._meta.concrete_fields:
+        if field.name not in FREE[model]:
+            with pytest.raises(TypeError, match=f"'{field.name}' would bypass"):
+                model.objects.update(**{field.name: 1})
