@@ -57,7 +57,7 @@ def checked_ids(values: Any, name: str = "ids") -> list[int]:
     """Return sequence numbers without duplicates, in the given order."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a sequence of ints, not {safe_repr(values)}")
-    return list(dict.fromkeys(checked_id(value, name) for value in values))
+    return list(dict.fromkeys(checked_id(value, f"each of {name}") for value in values))
 
 
 def checked_fraction(value: Any, name: str) -> float:

@@ -75,7 +75,7 @@ class ScheduleAdmin(BaseAdmin):
 
 
 Done = tuple[str, str, str]
-"""The text if something was done, or else '' and why not; and the entry of the admin log."""
+"""The text of a success or '', the text of a refusal, and the entry of the admin log."""
 
 
 def _pause(name: str) -> Done:

@@ -94,10 +94,14 @@ def _enqueue(options: Options, output: Output) -> None:
             "duplicate": message.duplicate,
             "visible_at": None if message.duplicate else message.visible_at,
         },
-        f"Not enqueued: queue {message.queue} already has it as #{message.pk}."
-        if message.duplicate
-        else f"#{message.pk} enqueued in queue {message.queue}.",
+        _stored(message),
     )
+
+
+def _stored(message: Message) -> str:
+    if message.duplicate:
+        return f"Not enqueued: queue {message.queue} already has it as #{message.pk}."
+    return f"#{message.pk} enqueued in queue {message.queue}."
 
 
 def _publish(options: Options, output: Output) -> None:
@@ -107,8 +111,13 @@ def _publish(options: Options, output: Output) -> None:
             topic, _data(options), **_message_options(options)
         )
     output.answer(
-        {"topic": topic, "messages": [{"id": copy.pk, "queue": copy.queue} for copy in copies]},
-        "\n".join(f"#{copy.pk} enqueued in queue {copy.queue}." for copy in copies)
+        {
+            "topic": topic,
+            "messages": [
+                {"id": copy.pk, "queue": copy.queue, "duplicate": copy.duplicate} for copy in copies
+            ],
+        },
+        "\n".join(map(_stored, copies))
         or f"Nothing was enqueued: no subscription of topic {topic} matches.",
     )
 

@@ -119,9 +119,21 @@ def test_publish_names_the_copies(queue):
 
     assert answer("publish", "prices", "7") == {
         "topic": "prices",
-        "messages": [{"id": 1, "queue": "stock"}],
+        "messages": [{"id": 1, "queue": "stock", "duplicate": False}],
     }
     assert mqlite("publish", "prices", "8", "--subject", "paid").count("enqueued in queue") == 2
+
+
+def test_publish_names_the_copies_that_were_not_stored(queue):
+    Subscription.objects.subscribe("prices", "stock")
+    Message.objects.publish("prices", 7, unique_key="k")
+
+    text = mqlite("publish", "prices", "8", "--unique-key", "k")
+
+    assert text == "Not enqueued: queue stock already has it as #1.\n"
+    assert answer("publish", "prices", "8", "--unique-key", "k")["messages"] == [
+        {"id": 1, "queue": "stock", "duplicate": True}
+    ]
 
 
 def test_publish_without_a_match_says_that_nothing_was_enqueued(queue):
