@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 from django.db import connections
 from django.db.backends.sqlite3.base import DatabaseWrapper
@@ -16,8 +17,9 @@ def worker_connections() -> Iterator[list[str]]:
 
     Each wrapper shares the driver's connection of the wrapper that it replaces, and starts without
     callbacks and without a broken transaction. Within the transaction of a TestCase, its outermost
-    transactions are savepoints. A transaction that is open at the end of the block is rolled back,
-    and the alias of its database is added to the list that the block received.
+    transactions are savepoints. At the end of the block its cursors are closed, because one with
+    unread rows would prevent commits. A transaction that is open then is rolled back, and the alias
+    of its database is added to the list that the block received.
     """
     left_open: list[str] = []
     replaced = [outer for outer in connections.all(initialized_only=True) if _is_ready(outer)]
@@ -44,6 +46,16 @@ def _is_ready(connection: Any) -> bool:
 class _Shared(DatabaseWrapper):
     """A wrapper that shares the driver's connection with another wrapper, which closes it."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._cursors: WeakSet[Any] = WeakSet()
+
+    def create_cursor(self, name: Any = None) -> Any:
+        """Return a cursor, which is closed with this wrapper."""
+        cursor = super().create_cursor(name)
+        self._cursors.add(cursor)
+        return cursor
+
     @property
     def is_open(self) -> bool:
         """True while a transaction is open."""
@@ -56,7 +68,9 @@ class _Shared(DatabaseWrapper):
             self.needs_rollback = self.in_atomic_block
 
     def end(self: Any) -> None:
-        """Roll back the open transaction, and turn autocommit on again."""
+        """Close the cursors, roll back the open transaction, and turn autocommit on again."""
+        for cursor in self._cursors:
+            cursor.close()
         if self.is_open:
             self._rollback()
         if not self.autocommit:

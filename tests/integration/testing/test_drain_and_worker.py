@@ -207,6 +207,40 @@ def test_delivery_ends_as_in_worker(run, make_queue, monkeypatch, case, flavour)
     assert result() == expected
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT name FROM auth_group",
+        "INSERT INTO auth_group (name) VALUES ('x'), ('y'), ('z') RETURNING name",
+    ],
+    ids=["read", "write"],
+)
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_half_read_query_ends_with_its_delivery(run, make_queue, monkeypatch, sql, flavour):
+    kept = []
+
+    def keep_half_read_query():
+        if kept:
+            make("later")
+        else:
+            Group.objects.bulk_create([Group(name="a"), Group(name="b")])
+            cursor = connection.cursor()
+            cursor.execute(sql)
+            cursor.fetchone()
+            kept.append(cursor)
+
+    monkeypatch.setattr("tests.support.steps.steps", keep_half_read_query)
+    make_queue("default", max_delivery_count=1)
+    enqueue_flavour(flavour)
+    enqueue_flavour(flavour)
+
+    run()
+    kept.clear()
+
+    assert Group.objects.filter(name="later").exists()
+    assert DeadLetter.objects.count() <= (flavour == "atomic")  # its own commit is prevented
+
+
 variable = ContextVar("variable", default="of the test")
 
 
