@@ -213,7 +213,7 @@ ACTIVATE = Action(
     confirm=_("Activate"),
     confirm_single=False,
     done=ngettext_lazy("%(count)d message activated.", "%(count)d messages activated.", "count"),
-    refused=_("Nothing was activated: there is no such deferred message any more."),
+    refused=_("Nothing was activated: the messages are no longer deferred."),
     log_text=lambda _options: "Activated.",
 )
 
@@ -233,7 +233,7 @@ DISCARD = Action(
     ),
     confirm=_("Discard"),
     done=ngettext_lazy("%(count)d message discarded.", "%(count)d messages discarded.", "count"),
-    refused=_("Nothing was discarded: there is no such unfinished message any more."),
+    refused=_("Nothing was discarded: the messages have already ended."),
     log_text=lambda _options: "Discarded.",
 )
 

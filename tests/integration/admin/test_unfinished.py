@@ -106,7 +106,7 @@ def test_selection_without_unfinished_messages_is_reported(manager, queue):
 
     act(manager, MESSAGES, "discard", dead)
 
-    assert "there is no such unfinished message any more." in text_after(manager)
+    assert "the messages have already ended." in text_after(manager)
 
 
 def test_all_matching_messages_are_discarded_in_batches(manager, queue, make_queue, monkeypatch):
