@@ -61,8 +61,8 @@ class QueueVerbs(Verbs[M]):
         rest; call it again. A handler that is running loses its lease.
 
         Raises QueueNotDeletable if the queue has such messages, belongs to a subscription, or is
-        declared in MQLITE['QUEUES'], and MessageReferenced if a foreign key of the project prevents
-        the deletion.
+        declared in MQLITE['QUEUES'] or TASKS, and MessageReferenced if a foreign key of the project
+        prevents the deletion.
         """
         name = checked_text(name, "name")
         if name in get_settings().queues:
@@ -70,6 +70,12 @@ class QueueVerbs(Verbs[M]):
                 name,
                 "it is declared in MQLITE['QUEUES'], and `migrate` would create it again; remove "
                 "the declaration first",
+            )
+        if name in queues_of_kinds():
+            raise QueueNotDeletable(
+                name,
+                "a backend in TASKS uses it, and `migrate` would create it again; remove it there "
+                "first",
             )
         with write_transaction(self.database) as (connection, _):
             owner = store.topics.NAME_OWNER.value(connection, name=name)

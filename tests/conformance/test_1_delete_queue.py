@@ -67,10 +67,27 @@ def test_queue_of_a_subscription_is_not_deleted(queue):
     assert Queue.objects.filter(name="stock").exists()
 
 
-def test_declared_queue_is_not_deleted(queue, settings):
-    settings.MQLITE = {"QUEUES": {"jobs": {}}}
+@pytest.mark.parametrize(
+    ("setting", "value", "advice"),
+    [
+        ("MQLITE", {"QUEUES": {"jobs": {}}}, "remove the declaration first"),
+        (
+            "TASKS",
+            {
+                "default": {
+                    "BACKEND": "django_mqlite.task_backend.MqliteBackend",
+                    "QUEUES": ["jobs"],
+                }
+            },
+            "remove it there first",
+        ),
+    ],
+    ids=["MQLITE", "TASKS"],
+)
+def test_declared_queue_is_not_deleted(queue, settings, setting, value, advice):
+    setattr(settings, setting, value)
 
-    with pytest.raises(QueueNotDeletable, match="remove the declaration first"):
+    with pytest.raises(QueueNotDeletable, match=advice):
         Queue.objects.delete_queue("jobs")
 
     enqueue("jobs", 1)
