@@ -194,6 +194,7 @@ def test_repeated_subscribe_replaces_only_the_filter(orders, clock):
     assert queues_of(publish("orders", 1)) == ["mailing"]
     assert claim_one("stock").data == "kept"
 
+    assert subscribe("orders", "stock", filter=None).filter == 'subject == "stock"'
     assert subscribe("orders", "stock").filter == ""
     assert queues_of(publish("orders", 1)) == ["mailing", "stock"]
 
