@@ -36,9 +36,9 @@ KEYS = {"id", "key", "queue", "state", "lock_token"}
 
 
 def columns(model, *kinds):
-    """Return the columns of these kinds of field, except keys."""
+    """Return the columns of these kinds of field that can be written, except keys."""
     fields = [f for f in model._meta.concrete_fields if isinstance(f, kinds)]
-    return [f.column for f in fields if f.column not in KEYS]
+    return [f.column for f in fields if f.column not in KEYS and not f.generated]
 
 
 NUMBERS = (models.BigIntegerField, EpochMillisecondsField)

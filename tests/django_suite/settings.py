@@ -28,6 +28,7 @@ EXPECTED_FAILURES = {
 SKIPPED = {}
 if os.geteuid() == 0:
     SKIPPED["Root may read and write everything."] = {
+        "admin_scripts.tests.StartApp.test_custom_app_directory_creation_error_handling",
         "file_uploads.tests.DirectoryCreationTests.test_readonly_root",
         "i18n.test_compilation.PoFileTests.test_no_write_access",
         "template_tests.test_loaders.FileSystemLoaderTests.test_permissions_error",
