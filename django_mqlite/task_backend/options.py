@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 
+from .. import timing
 from ..handlers import ExceptionClasses
 from ..names import suggestion
 from ..outcomes import Backoff, retry_policy
-from ..timing import Duration, milliseconds
+from ..timing import Duration, milliseconds, moment
 from .compat import InvalidTask, Task
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -127,11 +128,17 @@ class MqliteTask(Task):  # type: ignore[type-arg]
                 object.__setattr__(self, name, duration)
 
     def using(self, **changes: Any) -> "MqliteTask":
-        """Return the task with changed options. None leaves an option unchanged."""
+        """Return the task with changed options. None leaves an option unchanged.
+
+        `run_after` is a datetime, or a timedelta from now.
+        """
         options = {name: value for name, value in changes.items() if value is not None}
         known = {field.name for field in fields(self)} - {"func", "takes_context"}
         for name in options.keys() - known:
             raise TypeError(f"using() has no option {name!r}{suggestion(name, known)}")
+        delay = options.get("run_after")
+        if isinstance(delay, timedelta):
+            options["run_after"] = moment(timing.now_ms() + milliseconds(delay, "run_after"))
         return replace(self, **options)
 
     # Positional-only, so that a task may have an argument named `self`.

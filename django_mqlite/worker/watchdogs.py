@@ -1,5 +1,6 @@
 """Checks before a worker starts, and watchdogs for its parent, its memory and its files."""
 
+import fnmatch
 import os
 import signal
 import sys
@@ -199,14 +200,16 @@ def served_queues(
 ) -> tuple[str, ...]:
     """Return the queues to serve, in order: `included`, or all with a handler or a tasks backend.
 
-    `*` in `included` means all others of these.
+    A name with `*` is a pattern: it means the others of these that it matches.
 
-    Raises NotReady if a queue does not exist or has no handler.
+    Raises NotReady if a queue does not exist or has no handler, or if a pattern matches none.
     """
     known = set(Queue.objects.db_manager(using).values_list("name", flat=True))
     handled = handlers.keys() | queues_of_kinds()
-    queues = tuple(queue for queue in _expand_wildcard(handled, included) if queue not in excluded)
-    for queue in [*queues, *excluded]:
+    left_out = set(_expand_patterns(handled, excluded))
+    selected = dict.fromkeys(_expand_patterns(handled, included or ["*"]))
+    queues = tuple(queue for queue in selected if queue not in left_out)
+    for queue in [*queues, *sorted(left_out)]:
         if queue not in known:
             raise NotReady(str(QueueNotFound(queue, known)))
     for queue in queues:
@@ -225,9 +228,12 @@ def served_queues(
     return queues
 
 
-def _expand_wildcard(handled: AbstractSet[str], included: Sequence[str]) -> Iterator[str]:
-    for queue in included or ["*"]:
-        if queue == "*":
-            yield from sorted(handled - set(included))
-        else:
-            yield queue
+def _expand_patterns(handled: AbstractSet[str], given: Sequence[str]) -> Iterator[str]:
+    for pattern in given:
+        if "*" not in pattern:
+            yield pattern
+            continue
+        matching = sorted(fnmatch.filter(handled - set(given), pattern))
+        if not matching and pattern != "*":
+            raise NotReady(f"No queue with a handler matches {pattern!r}.")
+        yield from matching

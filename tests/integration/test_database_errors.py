@@ -48,7 +48,7 @@ def test_full_disk_while_settling_delays_the_settle_whole(database):
     database.go_on()
     worker.wait_said("the database failed")
     assert "full" in worker.output
-    assert "free space" in worker.output
+    assert "free some disk space" in worker.output
     assert {database.state(message) for message in messages} == {"locked"}
     with database.other_program() as other:
         other.execute("DELETE FROM filler")

@@ -33,6 +33,9 @@ SERVED = [
     (["*", "a"], ["b"], "ca"),
     ([], ["b"], "ac"),
     (["c", "b"], ["b"], "c"),
+    (["c", "a*"], [], "ca"),
+    (["*c", "*"], ["b*"], "ca"),
+    (["*b", "b*"], [], "b"),
 ]
 
 
@@ -45,6 +48,7 @@ REFUSED = {
     "unknown queue": (["jbos"], [], r"no queue 'jbos'.*Did you mean 'jobs'"),
     "unknown exclusion": ([], ["jbos"], r"no queue 'jbos'.*Did you mean 'jobs'"),
     "no handler": (["a", "jobs"], [], r"'jobs' has no handler.*@handler\('jobs'\)"),
+    "no match": (["mail-*"], [], r"No queue with a handler matches 'mail-\*'"),
     "all excluded": ([], ["a", "b", "c"], "no queue to serve"),
 }
 

@@ -27,6 +27,7 @@ from .arguments import (
     duration,
     message_property,
     rate,
+    sequence_numbers,
 )
 from .output import Output, as_command_error, lines, plural, require_terminal
 
@@ -225,11 +226,12 @@ def _count(letters: DeadLetterManager[DeadLetter], options: Options) -> int:
 
 
 def _checked_ids(
-    letters: DeadLetterManager[DeadLetter], queue: str, ids: Sequence[int]
+    letters: DeadLetterManager[DeadLetter], queue: str, given: Sequence[str]
 ) -> list[int]:
     """Return the unique ids; raise CommandError unless all are dead letters of the queue."""
+    ids = sequence_numbers(Message.objects.db_manager(letters.database), given)
     dead_ids = set(letters.matching(queue, ids=ids).values_list("pk", flat=True))
-    others = [f"#{id}" for id in dict.fromkeys(ids) if id not in dead_ids]
+    others = [f"#{id}" for id in ids if id not in dead_ids]
     if others:
         raise CommandError(
             f"Not among the dead letters of queue {queue!r}: {', '.join(others)}. Nothing was "
@@ -297,8 +299,8 @@ class Action:
 
     def _run_on_ids(self, options: Options, output: Output) -> None:
         messages = Message.objects.db_manager(options["database"])
-        ids = list(dict.fromkeys(options["ids"]))
-        act = self.verb(messages, options)
+        ids = sequence_numbers(messages, options["ids"])
+        act = self.verb(messages, {**options, "ids": ids})
         if self.confirm:
             output.confirm(self.confirm.format(count=plural(len(ids), "message")), options)
         results = {id: act(id) for id in ids}

@@ -13,6 +13,7 @@ from django.core.management.base import CommandError
 from django.db import connections
 
 from django_mqlite.arguments import encode_text
+from django_mqlite.managers import MessageManager
 from django_mqlite.timing import MAX_DURATION_MS, milliseconds
 from django_mqlite.types import MAX_INTEGER, UNFINISHED, State
 
@@ -148,15 +149,18 @@ def add_yes(parser: ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
+IDS = "sequence numbers, or message ids such as the id of a task's result"
+
+
 def add_ids(parser: ArgumentParser) -> None:
-    """Add ID …, sequence numbers."""
-    parser.add_argument("ids", type=count, nargs="+", metavar="ID", help="sequence numbers")
+    """Add ID …, which may be message ids."""
+    parser.add_argument("ids", nargs="+", metavar="ID", help=IDS)
 
 
 def add_ids_or_queue(parser: ArgumentParser, *, with_state: bool) -> None:
     """Add [ID …], and the options that select messages of a queue instead."""
     add = parser.add_argument
-    add("ids", type=count, nargs="*", metavar="ID", help="sequence numbers")
+    add("ids", nargs="*", metavar="ID", help=IDS)
     add("--queue", metavar="QUEUE", help="messages of this queue instead")
     if with_state:
         add("--state", type=unfinished_state, metavar="STATE", help="in this state, with --queue")
@@ -183,7 +187,7 @@ def add_selection(parser: ArgumentParser) -> None:
     """Add QUEUE, and the options that select some of its dead letters."""
     add = parser.add_argument
     add("queue", metavar="QUEUE")
-    add("--id", dest="ids", type=count, nargs="+", metavar="N", help="sequence numbers")
+    add("--id", dest="ids", nargs="+", metavar="ID", help=IDS)
     add("--limit", type=count, metavar="N", help="at most N, oldest first")
     add(
         "--older-than", type=duration, metavar="AGE", help="dead for at least this long, such as 7d"
@@ -198,3 +202,37 @@ def check_selection(options: Options, *others: str) -> None:
         if options["ids"] and options[name]:
             option = "--" + name.replace("_", "-")
             raise CommandError(f"--id and {option} cannot be combined: pass only one of them.")
+
+
+MAX_LISTED = 10
+
+
+def sequence_number(messages: MessageManager[Any], given: str, *, other_names: str = "") -> int:
+    """Return the sequence number: `given` itself if it is a number, otherwise a message id.
+
+    Raises CommandError if no message has the message id, or several have it.
+    """
+    if given.isascii() and given.isdecimal():
+        try:
+            return count(given)
+        except ArgumentTypeError as error:
+            raise CommandError(str(error)) from error
+    candidates = messages.using(messages.database).filter(message_id=given)
+    matching = candidates.only("queue")[: MAX_LISTED + 1]
+    if len(matching) == 1:
+        return int(matching[0].pk)
+    if matching:
+        more = ", …" if len(matching) > MAX_LISTED else ""
+        listed = ", ".join(map(str, matching[:MAX_LISTED])) + more
+        raise CommandError(
+            f"Several messages have the message id {given!r}: {listed}. Pass a sequence number."
+        )
+    raise CommandError(
+        f"No message has the message id {given!r}{other_names}. A deleted message can only be "
+        "found by its sequence number."
+    )
+
+
+def sequence_numbers(messages: MessageManager[Any], given: Iterable[str]) -> list[int]:
+    """Return the sequence number of each of these, once. Raises as sequence_number() does."""
+    return list(dict.fromkeys(sequence_number(messages, id) for id in given))

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -23,8 +23,8 @@ from django_mqlite.timing import iso, moment
 from django_mqlite.types import Explanation, QueueOverview, ScheduleStatus, State
 
 from . import schedules
-from .arguments import Options, Subcommand, add_id, count, interval, state
-from .output import NO_QUEUES, Output, as_command_error, beginning, cell, lines, shortened
+from .arguments import Options, Subcommand, add_id, count, interval, sequence_number, state
+from .output import NO_QUEUES, Output, beginning, cell, lines, shortened
 
 # Messages as JSON
 
@@ -237,7 +237,6 @@ def _errors_by_class(options: Options, output: Output) -> None:
 
 # show and why
 
-MAX_LISTED = 10
 MAX_BODY = 4_000
 FACTS = (
     "queue", "state", "subject", "priority", "group_id", "message_id", "unique_key",
@@ -249,7 +248,7 @@ FACTS = (
 
 def _show(options: Options, output: Output) -> None:
     messages = Message.objects.db_manager(options["database"])
-    id = _sequence_number(messages, options["id"])
+    id = sequence_number(messages, options["id"])
     message = messages.using(messages.database).filter(pk=id).first()
     explanation = messages.explain(id)
     if message is None:
@@ -283,7 +282,7 @@ def _why(options: Options, output: Output) -> None:
         return
     messages = Message.objects.db_manager(options["database"])
     other_names = ", and no recurring schedule has this name"
-    id = _sequence_number(messages, options["id"], other_names=other_names)
+    id = sequence_number(messages, options["id"], other_names=other_names)
     explanation = messages.explain(id)
     output.answer(
         {
@@ -307,30 +306,6 @@ def _schedule(options: Options) -> ScheduleStatus | None:
     with suppress(MqliteError, ImproperlyConfigured, ValueError):
         return Schedule.objects.db_manager(using).status(name)
     return None
-
-
-def _sequence_number(messages: MessageManager[Any], given: str, *, other_names: str = "") -> int:
-    """Return the sequence number: `given` itself if it is a number, otherwise a message id.
-
-    Raises CommandError if no message has the message id, or several have it.
-    """
-    if given.isascii() and given.isdecimal():
-        with as_command_error(ArgumentTypeError):
-            return count(given)
-    candidates = messages.using(messages.database).filter(message_id=given)
-    matching = candidates.only("queue")[: MAX_LISTED + 1]
-    if len(matching) == 1:
-        return int(matching[0].pk)
-    if matching:
-        more = ", …" if len(matching) > MAX_LISTED else ""
-        listed = ", ".join(map(str, matching[:MAX_LISTED])) + more
-        raise CommandError(
-            f"Several messages have the message id {given!r}: {listed}. Pass a sequence number."
-        )
-    raise CommandError(
-        f"No message has the message id {given!r}{other_names}. A deleted message can only be "
-        "found by its sequence number."
-    )
 
 
 def _explained(id: int, explanation: Explanation) -> str:

@@ -220,3 +220,58 @@ def test_deferred_messages_of_a_queue_are_activated(queue, reply):
     assert answer("activate", "--queue", "jobs", "--yes") == {"queue": "jobs", "activated": 0}
 
     assert {state_of(message) for message in messages} == {"active"}
+
+
+# Message ids
+
+BY_MESSAGE_ID = [
+    (("cancel", "--yes"), {"delay": 60}, "gone"),
+    (("run-now",), {"delay": 60}, "active"),
+    (("discard", "--yes"), {}, "dead_lettered"),
+]
+
+
+@pytest.mark.parametrize(("command", "options", "state"), BY_MESSAGE_ID)
+def test_action_takes_a_message_id(queue, command, options, state):
+    message = Message.objects.enqueue("jobs", 1, message_id="order-7", **options)
+    verb, *rest = command
+
+    mqlite(verb, "order-7", message.pk, *rest)
+
+    assert state_of(message) == state
+
+
+def test_release_takes_a_message_id(queue):
+    message = enqueue_and_claim("jobs", message_id="order-7")
+
+    assert mqlite("release", "order-7", "--yes") == f"#{message.pk} released.\n"
+
+
+def test_activate_takes_a_message_id(queue):
+    message = deferred("jobs", message_id="order-7")
+
+    mqlite("activate", "order-7")
+
+    assert state_of(message) == "active"
+
+
+@pytest.mark.parametrize("command", [("redrive",), ("purge", "--yes")])
+def test_dead_letter_is_selected_by_message_id(queue, command):
+    chosen = dead_letter("jobs", message_id="order-7")
+    other = dead_letter("jobs")
+    verb, *rest = command
+
+    mqlite(verb, "jobs", "--id", "order-7", *rest)
+
+    assert state_of(chosen) != "dead_lettered"
+    assert state_of(other) == "dead_lettered"
+
+
+@pytest.mark.parametrize("ids", [("nope",), ("1", "nope")])
+def test_action_with_an_unknown_message_id_does_nothing(queue, ids):
+    message = Message.objects.enqueue("jobs", 1, delay=60)
+
+    with pytest.raises(CommandError, match="No message has the message id 'nope'"):
+        mqlite("cancel", *ids, "--yes")
+
+    assert state_of(message) == "scheduled"

@@ -59,12 +59,18 @@ def test_queue_name_that_the_backend_lacks_is_invalid(set_tasks):
         elsewhere.enqueue()
 
 
-def test_run_after_delays_the_task(tasks_queue, run_all, clock):
-    calls.note.using(run_after=LATER).enqueue()
+@pytest.mark.parametrize("run_after", [LATER, timedelta(days=1)])
+def test_run_after_delays_the_task(tasks_queue, run_all, clock, run_after):
+    calls.note.using(run_after=run_after).enqueue()
 
     assert run_all() == 0
     clock.advance(86_400)
     assert run_all() == 1
+
+
+def test_negative_run_after_is_refused(tasks_queue):
+    with pytest.raises(ValueError, match="run_after"):
+        calls.note.using(run_after=timedelta(seconds=-1))
 
 
 def test_result_has_the_task_with_its_options(tasks_queue, run_once):
