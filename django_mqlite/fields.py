@@ -29,6 +29,8 @@ class ComputedTextField(models.TextField):  # type: ignore[type-arg]
     """A text that the table computes from other columns; it is never written."""
 
     generated = True
+    referenced_fields: frozenset[Any] = frozenset()
+    """The fields whose save() would read this one again; guarded models save none of them."""
 
 
 class EpochMillisecondsField(models.Field):  # type: ignore[type-arg]
