@@ -273,12 +273,16 @@ class MessageAdmin(BaseMessageAdmin):
         columns = super().get_list_display(request)
         return (*columns, "shown_progress") if request.GET.get("state") == "locked" else columns
 
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """Offer the actions that are possible in the state that the list is filtered by."""
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
+        """Offer the actions that are possible in the state that the list is filtered by.
+
+        `action_location` exists since Django 6.1.
+        """
         state = request.GET.get("state")
+        location = () if action_location is None else (action_location,)
         return {
             name: action
-            for name, action in super().get_actions(request).items()
+            for name, action in super().get_actions(request, *location).items()
             if not state or name not in ACTIONS or state in ACTIONS[name].states
         }
 
