@@ -25,14 +25,23 @@ EXPECTED_FAILURES = {
     "backends.base.test_base.DatabaseWrapperLoggingTests.test_commit_debug_log",
     "backends.sqlite.tests.TestTransactionMode.test_default_transaction_mode",
 }
+NOT_FOR_ROOT = {
+    "file_uploads.tests.DirectoryCreationTests.test_readonly_root",
+    "i18n.test_compilation.PoFileTests.test_no_write_access",
+    "template_tests.test_loaders.FileSystemLoaderTests.test_permissions_error",
+}
+if django.VERSION >= (6, 0):
+    NOT_FOR_ROOT.add(
+        "admin_scripts.tests.StartApp.test_custom_app_directory_creation_error_handling"
+    )
+if django.VERSION >= (6, 1):
+    NOT_FOR_ROOT |= {
+        "mail.test_backends.FileBackendPathLibTests.test_error_if_file_path_is_not_writable",
+        "mail.test_backends.FileBackendTests.test_error_if_file_path_is_not_writable",
+    }
 SKIPPED = {}
 if os.geteuid() == 0:
-    SKIPPED["Root may read and write everything."] = {
-        "admin_scripts.tests.StartApp.test_custom_app_directory_creation_error_handling",
-        "file_uploads.tests.DirectoryCreationTests.test_readonly_root",
-        "i18n.test_compilation.PoFileTests.test_no_write_access",
-        "template_tests.test_loaders.FileSystemLoaderTests.test_permissions_error",
-    }
+    SKIPPED["Root may read and write everything."] = NOT_FOR_ROOT
 SIGNATURES = "backends.sqlite.test_creation.TestDbSignatureTests"
 if django.VERSION >= (6, 1):
     # Skipped, because it would also close the connection of the tests that come after it.
