@@ -5,6 +5,7 @@ import os
 import sqlite3
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
@@ -62,13 +63,13 @@ def takeover_time(end: Callable[[Popen[str]], None], *options: str) -> float:
     """Return the time from the end of a message's worker to the start of its next delivery."""
     with running_worker("--queues=starts", "--threads=1", *options) as first:
         message = Message.objects.enqueue("starts", {"seconds": 60})
-        wait_for_start(message.pk, delivery=1)
+        wait_for_start(message.pk, number=1)
         before = len(registered_workers("default"))
         with running_worker("--queues=starts", "--threads=1"):
             wait_until(lambda: len(registered_workers("default")) > before)
             ended = time.time_ns()
             end(first)
-            spent = wait_for_start(message.pk, delivery=2) - ended
+            spent = wait_for_start(message.pk, number=2) - ended
             wait_until(lambda: not Message.objects.filter(pk=message.pk).exists())
     return spent / 1e6
 
@@ -91,7 +92,7 @@ def foreign_commits() -> list[float]:
             with program:
                 ((id,),) = program.execute(FOREIGN_ENQUEUE).fetchall()
             committed = time.time_ns()
-            spent.append((wait_for_start(id, delivery=1) - committed) / 1e6)
+            spent.append((wait_for_start(id, number=1) - committed) / 1e6)
     return spent
 
 
@@ -102,7 +103,7 @@ def schedules() -> list[float]:
         for number in range(TIMES):
             message = Message.objects.enqueue("starts", b"", delay=0.3 + 0.007 * (number % 15))
             due = message.visible_at.timestamp() * 1000
-            spent.append(wait_for_start(message.pk, delivery=1) / 1e6 - due)
+            spent.append(wait_for_start(message.pk, number=1) / 1e6 - due)
     return spent
 
 
@@ -127,12 +128,18 @@ def ticked() -> list[Message]:
     return [message for message in messages if message.properties]
 
 
-def wait_for_start(id: int, *, delivery: int) -> int:
-    """Wait for this delivery; return its start in nanoseconds."""
-    return wait_until(lambda: starts().get((id, delivery), 0))
+def wait_for_start(id: int, *, number: int) -> int:
+    """Wait until the message is started for this time; return the start in nanoseconds."""
+    return wait_until(lambda: starts().get((id, number), 0))
 
 
 def starts() -> dict[tuple[int, int], int]:
+    """Return each start by message and number. An interrupted delivery keeps its delivery count."""
     path = Path(settings.DIRECTORY) / "starts"
     lines = path.read_text().splitlines() if path.exists() else []
-    return {(int(id), int(delivery)): int(at) for id, delivery, at in map(str.split, lines)}
+    numbers: Counter[int] = Counter()
+    times = {}
+    for id, _, at in map(str.split, lines):
+        numbers[int(id)] += 1
+        times[int(id), numbers[int(id)]] = int(at)
+    return times
