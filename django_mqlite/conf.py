@@ -13,6 +13,7 @@ from django.utils.module_loading import import_string
 
 from .exceptions import MqliteError
 from .guard import safe_repr
+from .limits import read_rate
 from .names import check_options, checked_name
 from .schedules import Schedule, read_schedule
 from .timing import milliseconds
@@ -140,8 +141,7 @@ def queue_columns(options: Mapping[str, Any], where: str) -> dict[str, Any]:
     _check_names(options, set(QUEUE_OPTIONS), where)
     columns: dict[str, Any] = {}
     for name, value in options.items():
-        column, read = QUEUE_OPTIONS[name]
-        columns[column] = read(value, f"{where}[{name!r}]")
+        columns |= QUEUE_OPTIONS[name](value, f"{where}[{name!r}]")
     return columns
 
 
@@ -190,20 +190,47 @@ def _ordering_mode(value: Any, where: str) -> str:
     return str(value)
 
 
-QUEUE_OPTIONS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
-    "ordering_mode": ("ordering_mode", _ordering_mode),
-    "lock_duration": ("lock_duration_ms", _duration(1)),
-    "max_delivery_count": ("max_delivery_count", _count),
-    "backoff_base": ("backoff_base_ms", _duration(0)),
-    "backoff_max": ("backoff_max_ms", _duration(0)),
-    "default_ttl": ("default_ttl_ms", _duration(0)),
-    "dead_letter_on_expire": ("dead_letter_on_expire", _flag),
-    "dedup_window": ("dedup_window_ms", _duration(0)),
-    "retain_completed": ("retain_completed_ms", _duration(0)),
-    "dlq_max_age": ("dlq_max_age_ms", _bound(_duration(1))),
-    "dlq_max_count": ("dlq_max_count", _bound(_count)),
-    "dlq_max_bytes": ("dlq_max_bytes", _bound(_count)),
+def _rate(value: Any, where: str) -> dict[str, int]:
+    if value is None:
+        return {"rate_count": 0, "rate_period_ms": 0}
+    try:
+        rate = read_rate(value, where)
+    except (TypeError, ValueError) as error:
+        raise ImproperlyConfigured(str(error)) from error
+    return {"rate_count": rate.count, "rate_period_ms": rate.period_ms}
+
+
+def _max_in_flight(value: Any, where: str) -> int:
+    try:
+        return 0 if value is None else _count(value, where)
+    except ImproperlyConfigured as error:
+        raise ImproperlyConfigured(
+            f"{error}. None is no limit, and Queue.pause() stops the deliveries."
+        ) from error
+
+
+def _column(column: str, read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
+    """Return a reader for an option that sets one column."""
+    return lambda value, where: {column: read(value, where)}
+
+
+QUEUE_OPTIONS: dict[str, Callable[[Any, str], dict[str, Any]]] = {
+    "ordering_mode": _column("ordering_mode", _ordering_mode),
+    "lock_duration": _column("lock_duration_ms", _duration(1)),
+    "max_delivery_count": _column("max_delivery_count", _count),
+    "backoff_base": _column("backoff_base_ms", _duration(0)),
+    "backoff_max": _column("backoff_max_ms", _duration(0)),
+    "default_ttl": _column("default_ttl_ms", _duration(0)),
+    "dead_letter_on_expire": _column("dead_letter_on_expire", _flag),
+    "dedup_window": _column("dedup_window_ms", _duration(0)),
+    "retain_completed": _column("retain_completed_ms", _duration(0)),
+    "dlq_max_age": _column("dlq_max_age_ms", _bound(_duration(1))),
+    "dlq_max_count": _column("dlq_max_count", _bound(_count)),
+    "dlq_max_bytes": _column("dlq_max_bytes", _bound(_count)),
+    "max_in_flight": _column("max_in_flight", _max_in_flight),
+    "rate": _rate,
 }
+"""The readers of the options; each returns the columns that its option sets."""
 
 
 SETTING_OPTIONS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {

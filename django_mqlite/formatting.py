@@ -6,6 +6,7 @@ from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from .limits import Bucket, QueueLimits
 from .timing import EPOCH, moment
 from .types import State
 
@@ -47,6 +48,26 @@ def format_time(ms: int, *, now: int) -> str:
     text = f"{at:%H:%M:%S}" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S}"
     template = _("%(time)s (in %(length)s)") if ms > now else _("%(time)s (%(length)s ago)")
     return template % {"time": text, "length": format_duration(ms - now)}
+
+
+def format_limits(limits: QueueLimits, *, now: int) -> list[str]:
+    """Return a text for each limit, such as `2 of 3 in flight`."""
+    texts = []
+    if limits.max_in_flight:
+        counts = {"in_flight": limits.in_flight, "maximum": limits.max_in_flight}
+        texts.append(_("%(in_flight)d of %(maximum)d in flight") % counts)
+    if limits.bucket is not None:
+        texts.append(_format_bucket(limits.bucket, now=now))
+    return texts
+
+
+def _format_bucket(bucket: Bucket, *, now: int) -> str:
+    rate = bucket.rate
+    if bucket.tokens or bucket.next_token_at is None:
+        text = _("rate %(rate)s: %(tokens)d of %(count)d tokens")
+        return text % {"rate": rate, "tokens": bucket.tokens, "count": rate.count}
+    time = format_duration(bucket.next_token_at - now)
+    return _("rate %(rate)s: next token in %(time)s") % {"rate": rate, "time": time}
 
 
 def short_error(error_class: str | None, message: str | None) -> str | None:

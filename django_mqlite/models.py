@@ -17,6 +17,7 @@ from .fields import (
     EpochMillisecondsField,
     MillisecondsField,
 )
+from .limits import Rate
 from .managers import (
     DeadLetterManager,
     MessageManager,
@@ -95,6 +96,16 @@ class Queue(GuardedModel):
     dlq_max_age_ms = MillisecondsField(_("dead letters: maximum age"), default=0)
     dlq_max_count = models.BigIntegerField(_("dead letters: maximum count"), default=0)
     dlq_max_bytes = models.BigIntegerField(_("dead letters: maximum bytes"), default=0)
+    max_in_flight = models.BigIntegerField(
+        _("maximum in flight"),
+        default=0,
+        validators=[MinValueValidator(0)],
+        help_text=_("0 means unlimited."),
+    )
+    rate_count = models.BigIntegerField(_("rate: deliveries"), default=0)
+    rate_period_ms = MillisecondsField(_("rate: period"), default=0)
+    rate_tokens = models.BigIntegerField(_("rate: tokens"), default=0)
+    rate_updated_at = EpochMillisecondsField(_("rate: updated at"))
     paused = models.BooleanField(_("paused"), default=False)
     created_at = EpochMillisecondsField(_("created at"))
     updated_at = EpochMillisecondsField(_("updated at"))
@@ -114,6 +125,13 @@ class Queue(GuardedModel):
     def lock_duration(self) -> timedelta:
         """The duration of a lease, unless the claim passes another one."""
         return timedelta(milliseconds=self.lock_duration_ms)
+
+    @property
+    def rate(self) -> Rate | None:
+        """The rate at which messages are delivered at most, such as 100/min; None for no limit."""
+        if not self.rate_count:
+            return None
+        return Rate(count=self.rate_count, period_ms=self.rate_period_ms)
 
     def pause(self) -> bool:
         """Stop claims from this queue; enqueueing continues. Return False if already paused.

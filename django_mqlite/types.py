@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple, Self
 
 from .exceptions import storable
+from .limits import QueueLimits, Rate
 
 MAX_INTEGER: Final = 2**63 - 1
 
@@ -140,6 +141,16 @@ class QueueConfig:
     dlq_max_age_ms: int = 0
     dlq_max_count: int = 0
     dlq_max_bytes: int = 0
+    max_in_flight: int = 0
+    rate_count: int = 0
+    rate_period_ms: int = 0
+
+    @property
+    def rate(self) -> Rate | None:
+        """The rate, or None for no limit."""
+        if not self.rate_count:
+            return None
+        return Rate(count=self.rate_count, period_ms=self.rate_period_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,12 +285,16 @@ class ScheduleStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """The number of a queue's messages by state, and the time at which the oldest became due."""
+    """The number of a queue's messages by state, and the time at which the oldest became due.
+
+    `limits` are those on its deliveries, and how much of them is used.
+    """
 
     queue: str
     paused: bool
     counts: Mapping[str, int]
     due_since_ms: int | None
+    limits: QueueLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from ..conf import get_settings
+from ..limits import read_rate
 from ..models import Queue
 from ..transactions import write_transaction
 from ..types import MAX_INTEGER, QueueConfig
@@ -25,7 +26,7 @@ from .overview import overview
 
 DELIVERY = (
     "ordering_mode", "lock_duration_ms", "max_delivery_count", "backoff_base_ms", "backoff_max_ms",
-    "default_ttl_ms", "dead_letter_on_expire", "dedup_window_ms",
+    "default_ttl_ms", "dead_letter_on_expire", "dedup_window_ms", "max_in_flight", "rate",
 )  # fmt: skip
 RETENTION = ("retain_completed_ms", "dlq_max_age_ms", "dlq_max_count", "dlq_max_bytes")
 LIMIT_LABELS = {0: _("from MQLITE in the settings"), -1: _("unlimited")}
@@ -69,7 +70,35 @@ class AgeLimitField(LimitField):
     factor = 1000
 
 
+class RateField(forms.CharField):
+    """A rate such as 100/min; its value is a Rate, or None if the field is empty."""
+
+    def clean(self, value: Any) -> Any:
+        text = super().clean(value)
+        try:
+            return read_rate(text, "rate") if text else None
+        except ValueError as error:
+            raise ValidationError(str(error)) from error
+
+
 class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
+    rate = RateField(
+        label=_("Rate"),
+        required=False,
+        max_length=50,
+        help_text=_("For example 100/min, 10/s or 1/30s; leave empty for no limit."),
+    )
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.initial["rate"] = str(self.instance.rate or "")
+
+    def clean(self) -> Any:
+        rate = self.cleaned_data.get("rate")
+        self.instance.rate_count = rate.count if rate else 0
+        self.instance.rate_period_ms = rate.period_ms if rate else 0
+        return super().clean()
+
     class Meta:
         field_classes: Mapping[str, type[forms.Field]] = {
             "dlq_max_age_ms": AgeLimitField,
@@ -116,6 +145,7 @@ class QueueAdmin(BaseAdmin):
     retain_completed_ms_shown = _readable(
         "retain_completed_ms", labels={0: _("deleted immediately")}
     )
+    max_in_flight_shown = _readable("max_in_flight", is_duration=False, labels={0: _("unlimited")})
     dlq_max_age_ms_shown = _readable("dlq_max_age_ms", labels=LIMIT_LABELS)
     dlq_max_count_shown = _readable("dlq_max_count", is_duration=False, labels=LIMIT_LABELS)
     dlq_max_bytes_shown = _readable("dlq_max_bytes", is_duration=False, labels=LIMIT_LABELS)
@@ -206,6 +236,10 @@ class QueueAdmin(BaseAdmin):
         if editable:
             return list(columns)
         return [f"{name}_shown" if hasattr(self, f"{name}_shown") else name for name in columns]
+
+    @admin.display(description=_("rate"))
+    def rate_shown(self, queue: Queue) -> str:
+        return str(queue.rate or _("unlimited"))
 
     def save_model(self, request: HttpRequest, obj: Queue, form: Any, change: bool) -> None:
         config = {field.name: getattr(obj, field.name) for field in fields(QueueConfig)}

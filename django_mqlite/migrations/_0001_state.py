@@ -225,6 +225,25 @@ STATE = [
                 "dlq_max_bytes",
                 models.BigIntegerField(default=0, verbose_name="dead letters: maximum bytes"),
             ),
+            (
+                "max_in_flight",
+                models.BigIntegerField(
+                    default=0,
+                    help_text="0 means unlimited.",
+                    validators=[django.core.validators.MinValueValidator(0)],
+                    verbose_name="maximum in flight",
+                ),
+            ),
+            ("rate_count", models.BigIntegerField(default=0, verbose_name="rate: deliveries")),
+            (
+                "rate_period_ms",
+                django_mqlite.fields.MillisecondsField(default=0, verbose_name="rate: period"),
+            ),
+            ("rate_tokens", models.BigIntegerField(default=0, verbose_name="rate: tokens")),
+            (
+                "rate_updated_at",
+                django_mqlite.fields.EpochMillisecondsField(verbose_name="rate: updated at"),
+            ),
             ("paused", models.BooleanField(default=False, verbose_name="paused")),
             ("created_at", django_mqlite.fields.EpochMillisecondsField(verbose_name="created at")),
             ("updated_at", django_mqlite.fields.EpochMillisecondsField(verbose_name="updated at")),

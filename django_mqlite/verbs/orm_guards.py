@@ -1,12 +1,13 @@
 """Guards for the parts of the ORM that would bypass the verbs. Each error names the verb to use."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, models
 
-from ..conf import QUEUE_OPTIONS
+from ..types import QueueConfig
 from .any_text import read_any_text
 
 M = TypeVar("M", bound=models.Model)
@@ -60,7 +61,8 @@ COLUMN_VERBS: Mapping[str, Mapping[str, str]] = {
     },
     "MetaEntry": dict.fromkeys(("key", "value"), "pause(), resume() or run_now()"),
     "Queue": {
-        **{column: "Queue.objects.configure()" for column, _ in QUEUE_OPTIONS.values()},
+        **{field.name: "Queue.objects.configure()" for field in fields(QueueConfig)},
+        **dict.fromkeys(("rate_tokens", "rate_updated_at"), CLAIM),
         "name": "Queue.objects.create_queue()",
         "kind": "Queue.objects.create_queue() or Subscription.objects.subscribe()",
         "paused": "pause() or resume() of the queue",

@@ -187,4 +187,17 @@ def _declare(connection: Any, name: str, config: QueueConfig, *, now: int) -> bo
                 f"Queue {name!r} is {mode} and has messages in that order: it can become "
                 f"{config.ordering_mode} when it is empty."
             )
-    return store.queues.declare_queue(connection, name, config, now=now)
+        _keep_tokens(connection, name, config, now=now)
+    is_written = store.queues.declare_queue(connection, name, config, now=now)
+    if is_written:
+        after_commit(connection.alias, partial(ring_doorbell, connection.alias))
+    return is_written
+
+
+def _keep_tokens(connection: Any, name: str, config: QueueConfig, *, now: int) -> None:
+    """Keep the tokens of a rate that changes, at most the new count. A first rate starts full."""
+    bucket = store.limits.limits_of(connection, [name], now=now)[name].bucket
+    if bucket is None or bucket.rate == config.rate:
+        return
+    rate = config.rate
+    store.limits.write_bucket(connection, name, None if rate is None else bucket.with_rate(rate))

@@ -95,9 +95,17 @@ CREATE TABLE mqlite_queues (
     dlq_max_age_ms        INTEGER NOT NULL DEFAULT 0 CHECK (dlq_max_age_ms >= -1),
     dlq_max_count         INTEGER NOT NULL DEFAULT 0 CHECK (dlq_max_count >= -1),
     dlq_max_bytes         INTEGER NOT NULL DEFAULT 0 CHECK (dlq_max_bytes >= -1),
+    max_in_flight         INTEGER NOT NULL DEFAULT 0 CHECK (max_in_flight >= 0),
+    rate_count            INTEGER NOT NULL DEFAULT 0 CHECK (rate_count BETWEEN 0 AND 1000000),
+    rate_period_ms        INTEGER NOT NULL DEFAULT 0
+                                  CHECK (rate_period_ms BETWEEN 0 AND 31622400000),
+    rate_tokens           INTEGER NOT NULL DEFAULT 0 CHECK (rate_tokens >= 0),
+    rate_updated_at       INTEGER NOT NULL DEFAULT 0,
     paused                INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
     created_at            INTEGER NOT NULL,
     updated_at            INTEGER NOT NULL,
+    CHECK ((rate_count = 0) = (rate_period_ms = 0)),
+    CHECK (rate_updated_at BETWEEN 0 AND 253402300799999),
     CHECK (created_at BETWEEN 0 AND 253402300799999),
     CHECK (updated_at BETWEEN 0 AND 253402300799999)
 ) STRICT;

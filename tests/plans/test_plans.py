@@ -25,6 +25,7 @@ ON_MESSAGES = {name: s for name, s in STATEMENTS.items() if "mqlite_messages" in
 
 BY_ID = "INTEGER PRIMARY KEY (rowid=?)"
 HEADS = "INDEX mqlite_messages_active (queue=? AND blocked=?)"
+LIVE_LEASES = "INDEX mqlite_messages_locked (queue=? AND locked_until>?)"
 DEAD = "INDEX mqlite_messages_dead (queue=?)"
 DEAD_SINCE = "INDEX mqlite_messages_dead (queue=? AND finished_at<?)"
 DEAD_BETWEEN = "INDEX mqlite_messages_dead (queue=? AND finished_at>? AND finished_at<?)"
@@ -86,6 +87,7 @@ EXPECTED = {
     "queues.QUEUE_STATS": EACH_STATE
     | {
         HEADS,
+        LIVE_LEASES,
         "INDEX mqlite_messages_locked (queue=? AND locked_until<?)",
         "INDEX mqlite_messages_scheduled (queue=? AND visible_at<?)",
     },
@@ -103,8 +105,9 @@ EXPECTED = {
         BY_ID,
         "INDEX mqlite_messages_locked (queue=? AND locked_until<?)",
     },
+    "limits.LIMITS": {LIVE_LEASES},
     "leases.RELEASE_WORKER": {BY_ID, "INDEX mqlite_messages_locked (queue=?)"},
-    "workers.HELD_LEASES": {"INDEX mqlite_messages_locked (queue=? AND locked_until>?)"},
+    "workers.HELD_LEASES": {LIVE_LEASES},
     "dead_letters.COPY_DEAD_LETTERS": {BY_ID},
     "dead_letters.COUNT_BY_ERROR": {"INDEX mqlite_messages_died (finished_at>?)"},
     "dead_letters.COUNT_BY_ERROR_IN_QUEUE": {DEAD},

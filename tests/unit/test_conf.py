@@ -173,6 +173,8 @@ WRONG = [
     *((name, value) for name in COUNTS for value in (0, -1, 1.5, True, "5", 2**63)),
     ("max_delivery_count", None),
     *(("dead_letter_on_expire", value) for value in (0, 1, None, "yes")),
+    *(("max_in_flight", value) for value in (0, -1, 1.5, True, "5", 2**63)),
+    *(("rate", value) for value in ("", "100", "0/s", "1/year", 60, (1,), (0, 1), (1, 0))),
     *(("ordering_mode", value) for value in ("fifo", "", None, 5, [], "STANDARD")),
 ]
 

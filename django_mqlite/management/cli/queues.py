@@ -23,11 +23,11 @@ QUEUE_COLUMNS = {
     "queue": "name", "kind": "kind", "order": "ordering_mode", "lease": "lock_duration_ms",
     "deliveries": "max_delivery_count", "paused": "paused",
 }  # fmt: skip
-CONFIGURATION = [field.name for field in fields(QueueConfig)]
+CONFIGURATION = [field.name for field in fields(QueueConfig) if not field.name.startswith("rate_")]
 ZERO = {
     "default_ttl_ms": "unlimited", "dedup_window_ms": "off", "retain_completed_ms": "none",
     "dlq_max_age_ms": "from the settings", "dlq_max_count": "from the settings",
-    "dlq_max_bytes": "from the settings",
+    "dlq_max_bytes": "from the settings", "max_in_flight": "unlimited",
 }  # fmt: skip
 """What 0 means for an option, if it is not the number."""
 
@@ -60,7 +60,8 @@ def _queues(options: Options, output: Output) -> None:
 
 
 def _configuration(queue: Queue) -> dict[str, Any]:
-    return {name: getattr(queue, name) for name in (*CONFIGURATION, "paused")}
+    configuration = {name: getattr(queue, name) for name in (*CONFIGURATION, "paused")}
+    return {**configuration, "rate": None if queue.rate is None else str(queue.rate)}
 
 
 def _label(name: str) -> str:
@@ -69,6 +70,8 @@ def _label(name: str) -> str:
 
 def _shown(queue: Queue, name: str) -> str:
     value = getattr(queue, name)
+    if name == "rate":
+        return str(value or "unlimited")
     if name.startswith("dlq_") and value < 0:
         return "unlimited"
     if value == 0 and name in ZERO:

@@ -4,9 +4,12 @@ The columns of a queue's configuration are the fields of QueueConfig and are lis
 """
 
 from dataclasses import asdict, fields
+from itertools import islice
+from typing import Any
 
 from ...types import QueueConfig, QueueStats
 from .base import Connection, Statement
+from .limits import LIMIT_COLUMNS, queue_limits
 
 QUEUE_NAMES = Statement("SELECT name FROM mqlite_queues ORDER BY name")
 
@@ -89,9 +92,9 @@ PAUSE_QUEUE = Statement(
 
 # Each count reads one partial index, so a large number of finished messages costs nothing.
 #
-# The last three columns are the earliest time at which a message became due. For active messages
-# it is the smallest visible_at of any priority, so that a starving message of low priority is
-# noticed. Due schedules and expired leases count too: they wait for a reaper, and without one
+# The three columns after the counts are the earliest time at which a message became due. For active
+# messages it is the smallest visible_at of any priority, so that a starving message of low priority
+# is noticed. Due schedules and expired leases count too: they wait for a reaper, and without one
 # nothing else would show it.
 QUEUE_STATS = Statement(
     """
@@ -109,7 +112,10 @@ QUEUE_STATS = Statement(
              ORDER BY visible_at LIMIT 1),
            (SELECT locked_until FROM mqlite_messages
              WHERE queue = name AND state = 'locked' AND locked_until <= %(now)s
-             ORDER BY locked_until LIMIT 1)
+             ORDER BY locked_until LIMIT 1),
+           """
+    + LIMIT_COLUMNS
+    + """
       FROM mqlite_queues
      ORDER BY name
     """,
@@ -120,15 +126,18 @@ STATES = ("active", "locked", "scheduled", "deferred", "dead_lettered", "complet
 
 def queue_stats(connection: Connection, *, now: int) -> list[QueueStats]:
     """Return the number of messages per state for every queue, sorted by queue name."""
-    return [
-        QueueStats(
-            queue=name,
-            paused=bool(paused),
-            counts=dict(zip(STATES, values, strict=False)),
-            due_since_ms=min((at for at in values[len(STATES) :] if at is not None), default=None),
-        )
-        for name, paused, *values in QUEUE_STATS.all(connection, now=now)
-    ]
+    return [_queue_stats(*row, now=now) for row in QUEUE_STATS.all(connection, now=now)]
+
+
+def _queue_stats(name: str, paused: int, *columns: Any, now: int) -> QueueStats:
+    values = iter(columns)
+    return QueueStats(
+        queue=name,
+        paused=bool(paused),
+        counts={state: next(values) for state in STATES},
+        due_since_ms=min((at for at in islice(values, 3) if at is not None), default=None),
+        limits=queue_limits(values, now=now),
+    )
 
 
 # One branch per state, because each partial index covers one state and none covers all of them.

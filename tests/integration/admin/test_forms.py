@@ -23,6 +23,8 @@ OPTIONS = {
     "dlq_max_age_ms": "",
     "dlq_max_count": "-1",
     "dlq_max_bytes": "1000",
+    "max_in_flight": "3",
+    "rate": "100/min",
 }
 PLACED = "subject == 'placed'"
 ADD = reverse("admin:django_mqlite_subscription_add")
@@ -51,18 +53,20 @@ def test_undeclared_queue_can_be_edited(editor, queue):
     assert (queue.lock_duration_ms, queue.max_delivery_count) == (1_500, 5)
     assert (queue.retain_completed_ms, queue.dead_letter_on_expire) == (3_600_000, False)
     assert (queue.dlq_max_age_ms, queue.dlq_max_count, queue.dlq_max_bytes) == (0, -1, 1_000)
+    assert (queue.max_in_flight, str(queue.rate)) == (3, "100/min")
     (entry,) = LogEntry.objects.all()
     assert (entry.object_id, entry.action_flag) == ("jobs", CHANGE)
 
 
 def test_queue_form_shows_the_stored_options(editor, make_queue):
-    make_queue("jobs", lock_duration=90, dlq_max_age=None, dlq_max_count=7)
+    make_queue("jobs", lock_duration=90, dlq_max_age=None, dlq_max_count=7, rate="1/30s")
 
     page = text_of(editor.get(JOBS))
 
     assert 'name="lock_duration_ms" value="90.0"' in page
     assert 'name="dlq_max_age_ms" value="-1"' in page
     assert 'name="dlq_max_count" value="7"' in page
+    assert 'name="rate" value="1/30s"' in page
     (max_bytes,) = re.findall(r'<input [^>]*name="dlq_max_bytes"[^>]*>', page)
     assert "value=" not in max_bytes
 
@@ -97,6 +101,8 @@ def test_queue_without_permission_or_declared_is_not_edited(
         ("dlq_max_count", "0"),
         ("dlq_max_bytes", "inf"),
         ("ordering_mode", "chaos"),
+        ("max_in_flight", "-1"),
+        ("rate", "100"),
     ],
 )
 def test_invalid_queue_option_is_refused_in_the_form(editor, queue, field, value):
@@ -104,6 +110,15 @@ def test_invalid_queue_option_is_refused_in_the_form(editor, queue, field, value
 
     assert 'class="errorlist"' in text_of(response)
     assert Queue.objects.get().max_delivery_count == 10
+
+
+def test_empty_rate_in_the_form_removes_the_limit(editor, make_queue):
+    queue = make_queue("jobs", rate="100/min")
+
+    editor.post(JOBS, {**OPTIONS, "rate": ""})
+
+    queue.refresh_from_db()
+    assert queue.rate is None
 
 
 def test_queue_with_messages_cannot_become_strict_fifo(editor, queue):
