@@ -1,6 +1,8 @@
 """A durable message queue in the SQLite database a Django project already has."""
 
 from .exceptions import (
+    AccessKeyExists,
+    AccessKeyNotFound,
     DuplicateConflict,
     GroupRequired,
     LockLost,
@@ -26,6 +28,8 @@ from .shortcuts import aenqueue, aenqueue_many, apublish, enqueue, enqueue_many,
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessKeyExists",
+    "AccessKeyNotFound",
     "Draft",
     "DuplicateConflict",
     "GroupRequired",

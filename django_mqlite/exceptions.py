@@ -137,6 +137,28 @@ class ScheduleNotFound(MqliteError):
         )
 
 
+class AccessKeyExists(MqliteError):
+    """The name of an access key is taken, even if that key was revoked or has expired."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"There is an access key {name!r} already: choose another name. A revoked key keeps "
+            "its name, so that the list shows what it was."
+        )
+
+
+class AccessKeyNotFound(MqliteError):
+    """There is no access key of this name."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        self.name = name
+        super().__init__(
+            f"There is no access key {name!r}.{suggestion_sentence(name, known)} "
+            "`manage.py mqlite keys` lists them."
+        )
+
+
 LeaseVerb = Literal["complete", "abandon", "reject", "defer", "renew", "set the progress of"]
 """A verb that needs a lease."""
 

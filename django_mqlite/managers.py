@@ -15,12 +15,14 @@ from .verbs.claim import ClaimVerbs
 from .verbs.dead_letters import DeadLetterVerbs
 from .verbs.enqueue import EnqueueVerbs
 from .verbs.find import FindVerbs
+from .verbs.keys import KeyVerbs
 from .verbs.operations import OperationVerbs
 from .verbs.queues import QueueVerbs
 from .verbs.schedules import ScheduleVerbs
 from .verbs.topics import TopicVerbs
 
 __all__ = [
+    "AccessKeyManager",
     "DeadLetterManager",
     "MessageManager",
     "QueueManager",
@@ -81,4 +83,12 @@ class ScheduleManager(ScheduleVerbs[M]):
     - Control: pause(), resume(), run_now()
 
     A schedule is declared in MQLITE['SCHEDULES'] or with @periodic.
+    """
+
+
+class AccessKeyManager(KeyVerbs[M]):
+    """Create, check and revoke the access keys of the HTTP broker: `AccessKey.objects`.
+
+    - Create and end: create_key(), revoke()
+    - Check: authenticate(); an access key has allows() and a status
     """

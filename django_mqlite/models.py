@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, ClassVar
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar, Literal
 
 from django.core.validators import MinValueValidator
 from django.db import models
@@ -19,6 +20,7 @@ from .fields import (
 )
 from .limits import Rate
 from .managers import (
+    AccessKeyManager,
     DeadLetterManager,
     MessageManager,
     QueueManager,
@@ -27,6 +29,7 @@ from .managers import (
 )
 from .timing import Duration, epoch_ms, milliseconds, now_ms
 from .types import (
+    RIGHTS,
     Abandonment,
     Completion,
     Deferral,
@@ -35,8 +38,10 @@ from .types import (
     OrderingMode,
     Outcome,
     Rejection,
+    Right,
     State,
     fingerprint,
+    patterns_of,
 )
 from .verbs.async_twins import async_twin, has_async_twin
 from .verbs.orm_guards import GuardedModel
@@ -491,19 +496,55 @@ class Schedule(MetaEntry):
         return self.key.removeprefix("schedule:")
 
 
-class AccessKey(models.Model):
-    """A credential of the HTTP broker: the SHA-256 of its secret, never the secret."""
+class AccessKey(GuardedModel):
+    """A credential of the HTTP broker and what it may do. The secret itself is not stored."""
 
-    digest = models.TextField(primary_key=True)
-    name = models.TextField(unique=True)
-    rights = models.TextField(default="{}")
-    created_at = EpochMillisecondsField()
-    expires_at = EpochMillisecondsField()
-    last_used_at = EpochMillisecondsField()
-    revoked_at = EpochMillisecondsField()
+    name = models.TextField(_("name"), primary_key=True)
+    digest = models.TextField(unique=True)
+    rights = DocumentField(_("rights"), default=dict)
+    created_at = EpochMillisecondsField(_("created at"))
+    expires_at = EpochMillisecondsField(_("expires at"))
+    last_used_at = EpochMillisecondsField(_("last used at"))
+    revoked_at = EpochMillisecondsField(_("revoked at"))
+
+    objects: ClassVar[AccessKeyManager["AccessKey"]] = AccessKeyManager()  # type: ignore[assignment]
 
     class Meta:
         db_table = "mqlite_access_keys"
+        verbose_name = _("access key")
+        verbose_name_plural = _("access keys")
+        permissions = [("revoke_accesskey", "Can revoke access keys")]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def status(self) -> Literal["valid", "expired", "revoked"]:
+        """Only a valid key is accepted. A revocation is final, and so is an expiry."""
+        if self.revoked_at is not None:
+            return "revoked"
+        if self.expires_at is not None and epoch_ms(self.expires_at) <= now_ms():
+            return "expired"
+        return "valid"
+
+    def allows(self, right: Right, name: str | None = None) -> bool:
+        """Return whether the key has this right on the queue or topic `name`.
+
+        `right` is "send", "listen" or "manage". Without a name, return whether the key has the
+        right on every queue, as operations on the whole broker require. Raises ValueError for
+        another right.
+        """
+        if right not in RIGHTS:
+            raise ValueError(f"right must be one of {', '.join(RIGHTS)}, not {right!r}")
+        patterns = patterns_of(self.rights, right)
+        if name is None:
+            return "*" in patterns
+        return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+    def revoke(self) -> bool:
+        """End the key for good; return False if it was already revoked.
+
+        It takes effect within 5 seconds, in every process. Raises AccessKeyNotFound if the key has
+        been deleted.
+        """
+        return AccessKey.objects.db_manager(self._state.db).revoke(self.name)

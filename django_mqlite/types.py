@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
 from .exceptions import storable
 from .limits import QueueLimits, Rate
@@ -327,6 +327,20 @@ class QueueOverview:
     def failed(self) -> int:
         """The number of failed deliveries in the last hour, including dead letters."""
         return sum(minute.failed for minute in self.minutes)
+
+
+Right = Literal["send", "listen", "manage"]
+"""What an access key may do with the queues and topics that its patterns match."""
+
+RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
+
+
+def patterns_of(rights: Any, right: Right) -> tuple[str, ...]:
+    """Return the patterns of a stored right; none if another program has damaged them."""
+    patterns = rights.get(right) if isinstance(rights, dict) else None
+    if not isinstance(patterns, list):
+        return ()
+    return tuple(pattern for pattern in patterns if isinstance(pattern, str))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

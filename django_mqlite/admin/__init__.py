@@ -3,8 +3,9 @@
 from django.contrib import admin
 from django.contrib.admin import AdminSite
 
-from ..models import DeadLetter, Message, Queue, Schedule, Subscription
+from ..models import AccessKey, DeadLetter, Message, Queue, Schedule, Subscription
 from .dead_letters import DeadLetterAdmin
+from .keys import AccessKeyAdmin
 from .messages import MessageAdmin
 from .queues import QueueAdmin
 from .schedules import ScheduleAdmin
@@ -18,6 +19,7 @@ def register(site: AdminSite) -> None:
     site.register(DeadLetter, DeadLetterAdmin)
     site.register(Subscription, SubscriptionAdmin)
     site.register(Schedule, ScheduleAdmin)
+    site.register(AccessKey, AccessKeyAdmin)
 
 
 register(admin.site)

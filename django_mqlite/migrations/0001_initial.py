@@ -170,8 +170,8 @@ CREATE TABLE mqlite_meta (
 
 ACCESS_KEYS = """
 CREATE TABLE mqlite_access_keys (
-    digest       TEXT    PRIMARY KEY CHECK (length(digest) = 64),
-    name         TEXT    NOT NULL UNIQUE,
+    name         TEXT    PRIMARY KEY,
+    digest       TEXT    NOT NULL UNIQUE CHECK (length(digest) = 64),
     rights       TEXT    NOT NULL DEFAULT '{}',
     created_at   INTEGER NOT NULL,
     expires_at   INTEGER NOT NULL DEFAULT 0,

@@ -9,16 +9,28 @@ STATE = [
     migrations.CreateModel(
         name="AccessKey",
         fields=[
-            ("digest", models.TextField(primary_key=True, serialize=False)),
-            ("name", models.TextField(unique=True)),
-            ("rights", models.TextField(default="{}")),
-            ("created_at", django_mqlite.fields.EpochMillisecondsField()),
-            ("expires_at", django_mqlite.fields.EpochMillisecondsField()),
-            ("last_used_at", django_mqlite.fields.EpochMillisecondsField()),
-            ("revoked_at", django_mqlite.fields.EpochMillisecondsField()),
+            (
+                "name",
+                models.TextField(primary_key=True, serialize=False, verbose_name="name"),
+            ),
+            ("digest", models.TextField(unique=True)),
+            (
+                "rights",
+                django_mqlite.fields.DocumentField(default=dict, verbose_name="rights"),
+            ),
+            ("created_at", django_mqlite.fields.EpochMillisecondsField(verbose_name="created at")),
+            ("expires_at", django_mqlite.fields.EpochMillisecondsField(verbose_name="expires at")),
+            (
+                "last_used_at",
+                django_mqlite.fields.EpochMillisecondsField(verbose_name="last used at"),
+            ),
+            ("revoked_at", django_mqlite.fields.EpochMillisecondsField(verbose_name="revoked at")),
         ],
         options={
+            "verbose_name": "access key",
+            "verbose_name_plural": "access keys",
             "db_table": "mqlite_access_keys",
+            "permissions": [("revoke_accesskey", "Can revoke access keys")],
         },
     ),
     migrations.CreateModel(

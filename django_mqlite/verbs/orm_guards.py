@@ -13,6 +13,7 @@ from .any_text import read_any_text
 M = TypeVar("M", bound=models.Model)
 
 CREATE_VERBS: Mapping[str, str] = {
+    "AccessKey": "AccessKey.objects.create_key()",
     "Message": "Message.objects.enqueue() or enqueue_many()",
     "MetaEntry": "MQLITE['SCHEDULES'] or @periodic for a recurring schedule",
     "Queue": "Queue.objects.create_queue()",
@@ -28,6 +29,14 @@ ENQUEUE = "Message.objects.enqueue(), which sets it once"
 SUBSCRIBE = "Subscription.objects.subscribe() or unsubscribe()"
 
 COLUMN_VERBS: Mapping[str, Mapping[str, str]] = {
+    "AccessKey": {
+        **dict.fromkeys(
+            ("name", "digest", "rights", "created_at", "expires_at"),
+            "AccessKey.objects.create_key(), which sets it once",
+        ),
+        "last_used_at": "AccessKey.objects.authenticate()",
+        "revoked_at": "revoke() of the access key",
+    },
     "Message": {
         **dict.fromkeys(
             (

@@ -27,6 +27,7 @@ RULES_OF_SECTION = {
     15: 7,
     16: 5,
     18: 4,
+    20: 5,
 }
 RULES = [f"{n}.{m}" for n, count in RULES_OF_SECTION.items() for m in range(1, count + 1)]
 

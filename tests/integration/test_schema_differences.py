@@ -63,7 +63,7 @@ CHANGES = {
     "not null": ("mqlite_meta", "TEXT    NOT NULL", "TEXT", "column value TEXT NOT NULL"),
     "default": ("mqlite_access_keys", "DEFAULT '{}'", "DEFAULT ''", "DEFAULT '{}'"),
     "check": ("mqlite_access_keys", " CHECK (length(digest) = 64)", "", "CHECK ( length ("),
-    "unique": ("mqlite_access_keys", "NOT NULL UNIQUE", "NOT NULL", "UNIQUE (name)"),
+    "unique": ("mqlite_access_keys", "NOT NULL UNIQUE", "NOT NULL", "UNIQUE (digest)"),
     "primary key": ("mqlite_meta", "PRIMARY KEY", "NOT NULL", "PRIMARY KEY part 1"),
     "strict": ("mqlite_meta", ") STRICT", ")", "lacks STRICT"),
     "without rowid": ("mqlite_dedup", "STRICT, WITHOUT ROWID", "STRICT", "lacks WITHOUT"),

@@ -1,6 +1,6 @@
 """The subcommands of `manage.py mqlite`: one entry each in a table."""
 
-from . import act, file, inspect, queues, schedules
+from . import act, file, inspect, keys, queues, schedules
 from .arguments import Subcommand
 
 SUBCOMMANDS: dict[str, Subcommand] = {
@@ -10,6 +10,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         *act.SUBCOMMANDS,
         *queues.SUBCOMMANDS,
         *schedules.SUBCOMMANDS,
+        *keys.SUBCOMMANDS,
         *file.SUBCOMMANDS,
     )
 }
