@@ -66,6 +66,8 @@ SAMPLES = [
     exceptions.QueueNotDeletable("jobs", "it has work"),
     exceptions.TopicNotFound("orders", ["order"]),
     exceptions.ScheduleNotFound("nightly", ["nightly-report"]),
+    exceptions.AccessKeyExists("shop"),
+    exceptions.AccessKeyNotFound("shp", ["shop"]),
     exceptions.LockLost("jobs", 17, "complete"),
     exceptions.TransactionRefused(),
     exceptions.NoHandler("jobs", None),
