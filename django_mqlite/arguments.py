@@ -9,15 +9,17 @@ from .types import MAX_INTEGER, clamped
 MAX_TEXT = 1024
 
 
-def checked_text(value: Any, name: str, *, max_length: int = MAX_TEXT) -> str:
-    """Return a plain str of 1 to `max_length` characters that SQLite can store.
+def checked_text(value: Any, name: str, *, min_length: int = 1, max_length: int = MAX_TEXT) -> str:
+    """Return a plain str of `min_length` to `max_length` characters that SQLite can store.
 
     Raises TypeError for other types, and ValueError for a wrong length, NUL or a lone surrogate.
     """
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {safe_repr(value)}")
-    if not 0 < len(value) <= max_length:
-        raise ValueError(f"{name} must have 1 to {max_length} characters, not {len(value)}")
+    if not min_length <= len(value) <= max_length:
+        raise ValueError(
+            f"{name} must have {min_length} to {max_length} characters, not {len(value)}"
+        )
     if "\0" in value:
         raise ValueError(f"{name} must not contain NUL characters: {safe_repr(value)}")
     encode_text(value, name)
@@ -67,8 +69,3 @@ def checked_fraction(value: Any, name: str) -> float:
     if not 0 <= value <= 1:  # NaN fails this as well
         raise ValueError(f"{name} must be from 0 to 1, not {safe_repr(value)}")
     return float(value)
-
-
-def checked_short_text(value: Any, name: str) -> str:
-    """Return what checked_text() returns, or an empty str."""
-    return "" if isinstance(value, str) and not value else checked_text(value, name)

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeGuard
 
 from .guard import call_guarded, safe_repr
 from .names import suggestion_sentence
+from .timing import milliseconds
 
 
 class Restorable(Exception):
@@ -312,11 +313,14 @@ class Retry(Restorable):
     With `counts=False` the delivery does not count, for a handler that cannot start yet. It needs a
     `delay` above 0. The message is retried until its time to live is over; without one, only the
     first 1,000 such retries are not counted.
+
+    Raises TypeError or ValueError for an invalid `delay` or `counts`.
     """
 
     def __init__(
         self, message: str = "", *, delay: timedelta | float = 0, counts: bool = True
     ) -> None:
+        milliseconds(delay, "Retry(delay=…)")
         if not isinstance(counts, bool):
             raise TypeError(f"counts must be a bool, not {safe_repr(counts)}")
         if not counts and not delay:

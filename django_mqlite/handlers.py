@@ -13,6 +13,7 @@ from django.utils.module_loading import module_has_submodule
 
 from .conf import get_settings
 from .exceptions import HandlersNotImported, NoHandler, NothingHasRun
+from .guard import safe_repr
 from .message import TASK
 from .outcomes import DEFAULT_POLICY, Backoff, RetryPolicy, retry_policy
 from .schedules import Schedule
@@ -115,6 +116,8 @@ def handler(
     """
     if not isinstance(queue, str):
         raise ImproperlyConfigured(f"write @handler('queue-name'), not @handler({queue!r})")
+    if not isinstance(atomic, bool):
+        raise TypeError(f"atomic must be True or False, not {safe_repr(atomic)}")
     timeout_ms = None
     if timeout is not None:
         timeout_ms = milliseconds(timeout, "timeout", minimum=1)

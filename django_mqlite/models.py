@@ -10,7 +10,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from . import message
-from .arguments import checked_fraction, checked_short_text
+from .arguments import checked_fraction, checked_text
 from .exceptions import LeaseVerb, LockLost
 from .fields import (
     ComputedTextField,
@@ -363,7 +363,8 @@ class Message(GuardedModel):
         written, but a `fraction` of 1 always is. Raises LockLost if the lease has ended, and
         TypeError or ValueError for invalid arguments.
         """
-        fraction, text = checked_fraction(fraction, "fraction"), checked_short_text(text, "text")
+        fraction = checked_fraction(fraction, "fraction")
+        text = checked_text(text, "text", min_length=0)
         now = now_ms()
         if fraction < 1 and abs(now - self._progress_at) < PROGRESS_INTERVAL_MS:
             return

@@ -24,7 +24,7 @@ from ..task_facts import task_facts
 from ..timing import milliseconds
 from ..transactions import after_commit
 from .checks import check_backend, check_installed
-from .codec import encoded_call, unique_key
+from .codec import check_unique, encoded_call, unique_key
 from .compat import BaseTaskBackend, InvalidTask, TaskResultDoesNotExist, UnknownTask, signals
 from .options import Draft, MqliteTask, TaskOptions, checked_options, encode_options, options_of
 from .results import readable_result, registered_task, result_from
@@ -77,6 +77,8 @@ class MqliteBackend(BaseTaskBackend):
             raise InvalidTask(
                 f"{task.name}() is async and cannot be atomic: Django has no async transactions."
             )
+        if isinstance(options.unique, str):
+            _check_unique(task, options.unique)
         if options.group_id is not None and task.priority != 0:
             raise InvalidTask(
                 "A task with a group_id cannot have a priority: tasks of a group run in order."
@@ -236,6 +238,13 @@ def prepare_call(schedule: Schedule) -> Enqueue:
             f"{type(backend).__name__} ({task.backend!r}), and not MqliteBackend."
         )
     return backend.prepare(task, list(schedule.args), dict(schedule.kwargs))
+
+
+def _check_unique(task: Any, unique: str) -> None:
+    try:
+        check_unique(task.func, unique, takes_context=task.takes_context)
+    except ValueError as error:
+        raise InvalidTask(str(error)) from error
 
 
 def _check_importable(task: Any) -> None:

@@ -2,8 +2,11 @@
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from inspect import Parameter
+from string import Formatter
 from typing import Any
 
 from ..exceptions import MessageTooLarge
@@ -93,6 +96,36 @@ def unique_key(
             f"unique={unique!r} does not fit this call of {task.name}(): "
             f"{type(error).__name__}: {error}"
         ) from error
+
+
+def check_unique(function: Callable[..., Any], unique: str, *, takes_context: bool) -> None:
+    """Raise ValueError if `unique` is not a format string for arguments of the function."""
+    signature = inspect.signature(function, follow_wrapped=False)
+    parameters = list(signature.parameters.values())[1 if takes_context else 0 :]
+    kinds = {parameter.kind for parameter in parameters}
+    names = {parameter.name for parameter in parameters}
+    positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    count = sum(parameter.kind in positional for parameter in parameters)
+    for index, name in enumerate(_arguments_of(unique)):
+        number = str(index) if name == "" else name
+        if number.isdecimal():
+            is_known = int(number) < count or Parameter.VAR_POSITIONAL in kinds
+        else:
+            is_known = name in names or Parameter.VAR_KEYWORD in kinds
+        if not is_known:
+            raise ValueError(
+                f"unique={unique!r} refers to {{{number}}}, which is not an argument of "
+                f"{function.__qualname__}{signature}"
+            )
+
+
+def _arguments_of(unique: str) -> list[str]:
+    """Return the names and numbers of the arguments in a format string; "" for "{}"."""
+    try:
+        fields = [field for _, field, _, _ in Formatter().parse(unique) if field is not None]
+    except ValueError as error:
+        raise ValueError(f"unique={unique!r} is not a format string: {error}") from error
+    return [re.split(r"[.\[]", field, maxsplit=1)[0] for field in fields]
 
 
 def _too_large(size: int, limit: int, arguments: Mapping[str, Any]) -> MessageTooLarge:

@@ -216,7 +216,7 @@ def _check_values(options: TaskOptions) -> None:
     if attempts is not None and not (type(attempts) is int and 0 < attempts < 2**31):
         raise ValueError(f"max_attempts must be a whole number of at least 1, not {attempts!r}")
     retry_policy(options.retry_on, options.give_up_on, options.backoff)
-    if options.atomic not in (None, True, False):
+    if not (options.atomic is None or isinstance(options.atomic, bool)):
         raise TypeError(f"atomic must be True or False, not {options.atomic!r}")
     if not (unique is None or isinstance(unique, bool) or (isinstance(unique, str) and unique)):
         raise ValueError(

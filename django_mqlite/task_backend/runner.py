@@ -14,6 +14,7 @@ from django.db import connections
 from django.dispatch import receiver
 
 from ..conf import get_settings
+from ..exceptions import DeadLettered, Discarded
 from ..guard import call_guarded
 from ..handlers import Handler, check_has_run
 from ..message import TASK, encode_json
@@ -51,7 +52,9 @@ def send_task_finished(message: "Message", exception: BaseException | None = Non
     try:
         if exception is not None:
             raise exception
-    except BaseException:  # noqa: BLE001 - only `exception` is raised here
+    except BaseException as error:  # noqa: BLE001 - only `exception` is raised here
+        _, _, traceback = sys.exc_info()
+        error.with_traceback(traceback and traceback.tb_next)  # without the frame of this function
         send()
     else:
         send()
@@ -63,6 +66,8 @@ def send_finished_for_dead_letter(
     id: int,
     using: str,
     content_type: str | None,
+    reason: str,
+    description: str,
     exception: BaseException | None,
     **facts: Any,
 ) -> None:
@@ -73,6 +78,9 @@ def send_finished_for_dead_letter(
     letter = model.objects.using(using).filter(pk=id).first()
     if letter is None:
         return
+    if exception is None:  # a log that expects an exception would report "NoneType: None"
+        kind = Discarded if reason == "Discarded" else DeadLettered
+        exception = kind(f"{reason}: {description}")
     if (letter.subject or "").rpartition(".")[0] in sys.modules:
         send_task_finished(letter, exception)
     else:  # the import could block the thread that settles messages

@@ -187,6 +187,9 @@ def _run(message: Message, handler: Handler, using: str) -> DeliveryResult:
 
 @worker_connections()
 def _settle(result: DeliveryResult, using: str) -> None:
-    sync_state_from_database(result.message)
-    if not result.settled:
-        Message.objects.db_manager(using).settle(result.message, result.outcome, error=result.error)
+    message, messages = result.message, Message.objects.db_manager(using)
+    sync_state_from_database(message)
+    if not result.settled and not messages.settle(message, result.outcome, error=result.error):
+        # The lease has ended: the message was discarded or released, for example.
+        states = messages.using(using).filter(pk=message.pk).values_list("state", flat=True)
+        message.state = states.first() or message.state

@@ -64,6 +64,15 @@ class QueueVerbs(Verbs[M]):
         declared in MQLITE['QUEUES'] or TASKS, and MessageReferenced if a foreign key of the project
         prevents the deletion.
         """
+        self.check_deletable(name, everything=everything)
+        name = checked_text(name, "name")
+        delete_messages(self.database, name, kind="queue", keep_work=not everything)
+        with write_transaction(self.database) as (connection, _):
+            _check_without_work(connection, name, everything)
+            return store.queues.DELETE_QUEUE.run(connection, name=name, kind="queue") > 0
+
+    def check_deletable(self, name: str, *, everything: bool = False) -> None:
+        """Raise QueueNotDeletable if delete_queue() would. Reads only."""
         name = checked_text(name, "name")
         if name in get_settings().queues:
             raise QueueNotDeletable(
@@ -77,15 +86,10 @@ class QueueVerbs(Verbs[M]):
                 "a backend in TASKS uses it, and `migrate` would create it again; remove it there "
                 "first",
             )
-        with write_transaction(self.database) as (connection, _):
-            owner = store.topics.NAME_OWNER.value(connection, name=name)
-            if owner == "a subscription":
-                raise QueueNotDeletable(name, "it belongs to a subscription; use unsubscribe()")
-            _check_deletable(connection, name, everything)
-        empty_queue(self.database, name, kind="queue", keep_work=not everything)
-        with write_transaction(self.database) as (connection, _):
-            _check_deletable(connection, name, everything)
-            return store.queues.DELETE_QUEUE.run(connection, name=name, kind="queue") > 0
+        connection = self.connection
+        if store.topics.NAME_OWNER.value(connection, name=name) == "a subscription":
+            raise QueueNotDeletable(name, "it belongs to a subscription; use unsubscribe()")
+        _check_without_work(connection, name, everything)
 
     def sync(self) -> list[str]:
         """Apply the queues declared in settings to the database; return the changed names.
@@ -156,14 +160,14 @@ class QueueVerbs(Verbs[M]):
         return self.get(name=name)
 
 
-def _check_deletable(connection: Any, name: str, everything: bool) -> None:
+def _check_without_work(connection: Any, name: str, everything: bool) -> None:
     if not everything and store.queues.HAS_WORK.value(connection, queue=name):
         raise QueueNotDeletable(
             name, "it has unfinished messages or dead letters; pass everything=True to delete them"
         )
 
 
-def empty_queue(using: str, name: str, *, kind: str, keep_work: bool = False) -> None:
+def delete_messages(using: str, name: str, *, kind: str, keep_work: bool = False) -> None:
     """Delete the messages of a queue of this kind in batches, unless `keep_work` finds some."""
     deleted = BATCH
     while deleted == BATCH:

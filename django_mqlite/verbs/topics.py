@@ -10,7 +10,7 @@ from ..names import checked_name
 from ..store import sqlite as store
 from ..transactions import write_transaction
 from .base import M, Verbs
-from .queues import empty_queue
+from .queues import delete_messages
 
 
 class TopicVerbs(Verbs[M]):
@@ -56,7 +56,7 @@ class TopicVerbs(Verbs[M]):
         subscription = checked_text(subscription, "subscription")
         with write_transaction(self.database) as (connection, _):
             existed = store.topics.UNSUBSCRIBE.run(connection, subscription=subscription) > 0
-        empty_queue(self.database, subscription, kind="subscription")
+        delete_messages(self.database, subscription, kind="subscription")
         with write_transaction(self.database) as (connection, _):
             store.queues.DELETE_QUEUE.run(connection, name=subscription, kind="subscription")
         return existed

@@ -39,6 +39,12 @@ def test_function_may_handle_several_queues():
     assert [(name, registered[name].atomic) for name in registered] == [("b", False), ("a", False)]
 
 
+@pytest.mark.parametrize("atomic", [1, 0, None, "yes"])
+def test_atomic_that_is_no_bool_is_refused(atomic):
+    with pytest.raises(TypeError, match="atomic must be True or False"):
+        handler("orders", atomic=atomic)
+
+
 def test_second_handler_is_refused_and_the_first_is_kept():
     @handler("orders")
     def first(message): ...

@@ -38,7 +38,16 @@ def test_delivery_outcome_depends_on_the_raised_error(error, outcome):
 
 @pytest.mark.parametrize("delay", [-1, math.nan, math.inf, 1e30, "soon", None, True])
 def test_retry_with_an_invalid_delay_uses_the_backoff(delay):
-    assert outcome_of(Retry(delay=delay)) == Abandonment(delay_ms=None)
+    retry = Retry()
+    retry.delay = delay
+
+    assert outcome_of(retry) == Abandonment(delay_ms=None)
+
+
+@pytest.mark.parametrize("delay", [-1, math.nan, math.inf, 1e30, "soon", None, True])
+def test_retry_refuses_an_invalid_delay(delay):
+    with pytest.raises((TypeError, ValueError), match=r"Retry\(delay=…\) must be"):
+        Retry(delay=delay)
 
 
 @pytest.mark.parametrize(

@@ -82,13 +82,15 @@ def _shown(queue: Queue, name: str) -> str:
 def _delete_queue(options: Options, output: Output) -> None:
     if options["queue"] is None:
         raise CommandError("--delete needs the name of a queue.")
+    queues = Queue.objects.db_manager(options["database"])
+    queue = queues.named(options["queue"])
+    queues.check_deletable(queue.name, everything=True)
     require_terminal(options)
-    queue = Queue.objects.db_manager(options["database"]).named(options["queue"])
     count = _messages_of(queue.name, options)
     output.confirm(
         f"Delete queue {queue.name} with {plural(count, 'message')}? This is permanent.", options
     )
-    Queue.objects.db_manager(options["database"]).delete_queue(queue.name, everything=True)
+    queues.delete_queue(queue.name, everything=True)
     output.answer({"queue": queue.name, "deleted": True}, f"Queue {queue.name} deleted.")
 
 

@@ -61,11 +61,14 @@ def test_queues_deletes_a_queue_after_confirmation(queue):
     assert not Queue.objects.exists()
 
 
-def test_queues_refuses_to_delete_the_queue_of_a_subscription(queue):
+def test_queues_refuses_to_delete_a_queue_in_use_before_it_asks(queue, settings):
     Subscription.objects.subscribe("prices", "stock")
+    settings.MQLITE = {"QUEUES": {"jobs": {}}}
 
     with pytest.raises(CommandError, match="unsubscribe"):
-        mqlite("queues", "stock", "--delete", "--yes")
+        mqlite("queues", "stock", "--delete")
+    with pytest.raises(CommandError, match="it is declared in MQLITE"):
+        mqlite("queues", "jobs", "--delete")
 
 
 def test_subscriptions_lists_topics_and_filters(queue):

@@ -135,6 +135,7 @@ def test_call_with_damaged_options_fails_its_delivery(tasks_queue, written):
         {"give_up_on": (ValueError, 7)},
         {"backoff": -1},
         {"atomic": "yes"},
+        {"atomic": 1},
     ],
     ids=str,
 )

@@ -2,11 +2,13 @@
 
 import logging
 from contextlib import contextmanager
+from traceback import format_exception
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
 
+from django_mqlite.exceptions import DeadLettered, Discarded
 from django_mqlite.models import Message
 from django_mqlite.task_backend import MqliteBackend
 from django_mqlite.task_backend.compat import signals
@@ -151,5 +153,21 @@ def test_framework_logs_status_changes_and_exceptions(tasks_queue, finish, caplo
         ("INFO", f"Task id={result.id} path={calls.note.module_path} state=SUCCESSFUL"),
         ("ERROR", f"Task id={failed.id} path={calls.fail.module_path} state=FAILED"),
     }
-    errors = [record.exc_info[0] for record in records if record.levelname == "ERROR"]
-    assert errors == [ValueError]
+    errors = [record.exc_info for record in records if record.levelname == "ERROR"]
+    assert [kind for kind, _, _ in errors] == [ValueError]
+    assert "runner.py" not in format_exception(errors[0][1])[1]
+
+
+def test_framework_logs_the_reason_of_a_task_that_did_not_run(tasks_queue, caplog, commit, clock):
+    discarded, expired = calls.note.enqueue(), calls.note.using(ttl=5).enqueue()
+    clock.advance(5)
+    with commit():
+        Message.objects.discard(Message.objects.get(message_id=discarded.id).pk)
+        sweeps.expire("default", limit=10)
+
+    records = [record for record in caplog.records if record.name in FRAMEWORK_LOGGERS]
+    assert [(record.exc_info[0], str(record.exc_info[1])) for record in records] == [
+        (Discarded, "Discarded: while it was active"),
+        (DeadLettered, "TTLExpired: its time to live was over"),
+    ]
+    assert f"id={expired.id}" in records[1].getMessage()

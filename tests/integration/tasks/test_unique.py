@@ -188,7 +188,29 @@ def test_invalid_unique_is_refused(unique):
         task_options(unique=unique)
 
 
-@pytest.mark.parametrize("unique", ["{9}", "{nobody}", "{0.real.x}", "{", "{0:%}", "{0[a]}"])
+@pytest.mark.parametrize(
+    ("task", "unique", "error"),
+    [
+        (calls.report, "{nobody}", r"\{nobody\}, which is not an argument of report\(customer"),
+        (calls.report, "{customer}-{nobody[a]}", r"\{nobody\}"),
+        (calls.report, "{2}", r"\{2\}"),
+        (calls.report, "{}{}{}", r"\{2\}"),
+        (calls.report_with_context, "{context}", r"\{context\}"),
+        (calls.report_with_context, "{2}", r"\{2\}"),
+        (calls.report, "{", "'{' is not a format string: "),
+    ],
+)
+def test_format_string_that_fits_no_call_is_refused_when_it_is_set(task, unique, error):
+    with pytest.raises(InvalidTask, match=error):
+        task.using(unique=unique)
+
+
+@pytest.mark.parametrize("unique", ["{9}", "{anything.real}", "{}{}"])
+def test_format_string_may_name_any_argument_of_a_function_that_takes_all(unique):
+    assert calls.note.using(unique=unique).unique == unique
+
+
+@pytest.mark.parametrize("unique", ["{0.real.x}", "{0:%}", "{0[a]}"])
 def test_format_string_that_does_not_fit_the_call_stores_nothing(tasks_queue, unique):
     with pytest.raises(InvalidTask, match="does not fit this call of report"):
         calls.report.using(unique=unique).enqueue("a")

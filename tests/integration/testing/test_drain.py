@@ -161,6 +161,30 @@ def test_handler_that_drains_delivers_the_other_messages(make_queue, clock, tran
     assert names == ["before", "inner", "after"]
 
 
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        (lambda message: Message.objects.discard(message.pk), "dead_lettered"),
+        (
+            lambda message: Message.objects.release(message.pk, seen=message.lease_fingerprint),
+            "active",
+        ),
+    ],
+    ids=["discard", "release"],
+)
+def test_message_whose_lease_was_ended_has_the_state_of_its_row(queue, end, state):
+    """The handler itself ends its lease, as an operator could."""
+
+    @handler("jobs")
+    def work(message):
+        if message.delivery_count == 1:
+            end(message)
+
+    enqueue("jobs", None)
+
+    assert drain(retries=False)[0].state == state
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="NOT TESTED: there is no fork on this system")
 @pytest.mark.parametrize(("awaits", "code"), [(True, 1), (False, 0)])
 def test_process_forked_by_an_async_handler_ends_in_the_handler(queue, clock, awaits, code):
