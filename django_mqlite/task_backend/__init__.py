@@ -9,16 +9,20 @@ from ..apps import imported_backends
 from ..handlers import MessageKind, import_modules, modules_of_apps, register_kind
 from ..message import TASK
 from .backend import MqliteBackend, prepare_call
+from .bulk import aenqueue_tasks, enqueue_tasks
 from .compat import ReturnValueRefused, UnknownTask, task_backends
-from .options import Draft, MqliteTask, task_options
+from .options import Call, Draft, MqliteTask, task_options
 from .runner import handler_of
 
 __all__ = [
+    "Call",
     "Draft",
     "MqliteBackend",
     "MqliteTask",
     "ReturnValueRefused",
     "UnknownTask",
+    "aenqueue_tasks",
+    "enqueue_tasks",
     "task_options",
 ]
 

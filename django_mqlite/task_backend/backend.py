@@ -26,7 +26,14 @@ from ..transactions import after_commit
 from .checks import check_backend, check_installed
 from .codec import check_unique, encoded_call, unique_key
 from .compat import BaseTaskBackend, InvalidTask, TaskResultDoesNotExist, UnknownTask, signals
-from .options import Draft, MqliteTask, TaskOptions, checked_options, encode_options, options_of
+from .options import (
+    Draft,
+    MqliteTask,
+    TaskOptions,
+    checked_options,
+    encode_options,
+    options_of,
+)
 from .results import readable_result, registered_task, result_from
 
 if TYPE_CHECKING:
@@ -92,17 +99,17 @@ class MqliteBackend(BaseTaskBackend):
         InvalidTask, a TypeError or ValueError that names the argument, or an error of
         Message.objects.enqueue(), each before anything is written.
         """
-        options = self._checked_options(task)
-        draft = self._message_draft(task, options, args, kwargs)
-        manager = self._manager()
+        options = self.checked_options_of(task)
+        draft = self.message_draft(task, options, args, kwargs)
+        manager = message_manager()
         if options.message_id is not None:
-            _check_dedup_window(manager, task.queue_name)
+            check_dedup_window(manager, task.queue_name)
         message = manager.enqueue(task.queue_name, draft.data, **draft.options)
-        return self._result(manager, task, message)
+        return self.stored_result(manager, task, message)
 
     def prepare(self, task: Any, args: Any, kwargs: Any) -> Enqueue:
         """Check one call, and return the function that enqueues it with additional properties."""
-        draft = self._message_draft(task, self._checked_options(task), args, kwargs)
+        draft = self.message_draft(task, self.checked_options_of(task), args, kwargs)
 
         def enqueue(using: str, properties: Mapping[str, str]) -> "Message":
             own: Any = draft.options
@@ -116,28 +123,28 @@ class MqliteBackend(BaseTaskBackend):
 
     def enqueue_many(self, task: Any, drafts: Iterable[Draft]) -> list[Any]:
         """Enqueue all calls or none, in one statement, and return their TaskResults in order."""
-        options = self._checked_options(task)
+        options = self.checked_options_of(task)
         if options.message_id is not None:
             raise InvalidTask(
                 "enqueue_many() cannot use a message_id, because it identifies one call: "
-                "use enqueue()."
+                "use enqueue() or enqueue_tasks()."
             )
-        manager = self._manager()
+        manager = message_manager()
         stored = manager.enqueue_many(
             task.queue_name,
             [
-                self._message_draft(task, options, draft.args, draft.kwargs)
+                self.message_draft(task, options, draft.args, draft.kwargs)
                 for draft in _checked_drafts(drafts)
             ],
         )
-        return [self._result(manager, task, message) for message in _without_conflicts(stored)]
+        return [self.stored_result(manager, task, message) for message in without_conflicts(stored)]
 
     def get_result(self, result_id: str) -> Any:
         """Return the TaskResult with this id. Raises TaskResultDoesNotExist.
 
         If this code does not have the task, calling `result.task.func` raises UnknownTask.
         """
-        candidates = self._manager().filter(message_id=str(result_id), content_type=TASK)
+        candidates = message_manager().filter(message_id=str(result_id), content_type=TASK)
         # Not order_by(): SQLite might read the whole table to avoid sorting.
         message = max(candidates, key=lambda message: message.pk, default=None)
         if message is None:
@@ -148,14 +155,16 @@ class MqliteBackend(BaseTaskBackend):
         """Return the errors in this entry of TASKS."""
         return check_backend(self)
 
-    def _checked_options(self, task: Any) -> TaskOptions:
+    def checked_options_of(self, task: Any) -> TaskOptions:
+        """Return the options of a task that can be enqueued. Raises InvalidTask."""
         self.validate_task(task)
         _check_importable(task)
         return options_of(task)
 
-    def _message_draft(
+    def message_draft(
         self, task: Any, options: TaskOptions, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> MessageDraft:
+        """Return the message of one call. Raises an error that names the argument."""
         body = encoded_call(
             task.func,
             args,
@@ -188,7 +197,9 @@ class MqliteBackend(BaseTaskBackend):
             properties["options"] = json.dumps(encoded)
         return properties
 
-    def _result(self, manager: "MessageManager[Message]", task: Any, message: "Message") -> Any:
+    def stored_result(
+        self, manager: "MessageManager[Message]", task: Any, message: "Message"
+    ) -> Any:
         """Return the result of the stored message, or of the first call that it repeats."""
         if not message.duplicate:
             return self._new_result(task, message)
@@ -212,15 +223,16 @@ class MqliteBackend(BaseTaskBackend):
             )
         return readable_result(first)
 
-    def _manager(self) -> "MessageManager[Message]":
-        """Return the manager for the database that messages are written to, also for reading.
 
-        Raises ImproperlyConfigured if the app is not installed.
-        """
-        for error in check_installed():
-            raise ImproperlyConfigured(f"{error.msg} {error.hint}")
-        model: type[Message] = apps.get_model("django_mqlite", "Message")
-        return model.objects.db_manager(model.objects.database)
+def message_manager() -> "MessageManager[Message]":
+    """Return the manager for the database that messages are written to, also for reading.
+
+    Raises ImproperlyConfigured if the app is not installed.
+    """
+    for error in check_installed():
+        raise ImproperlyConfigured(f"{error.msg} {error.hint}")
+    model: type[Message] = apps.get_model("django_mqlite", "Message")
+    return model.objects.db_manager(model.objects.database)
 
 
 def prepare_call(schedule: Schedule) -> Enqueue:
@@ -264,7 +276,7 @@ def _check_importable(task: Any) -> None:
         )
 
 
-def _check_dedup_window(manager: "MessageManager[Message]", queue: str) -> None:
+def check_dedup_window(manager: "MessageManager[Message]", queue: str) -> None:
     """Check for a deduplication window; without one, two messages could have the same id."""
     model: type[Queue] = apps.get_model("django_mqlite", "Queue")
     stored = model.objects.using(manager.database).filter(name=queue)
@@ -286,7 +298,7 @@ def _checked_drafts(drafts: Iterable[Draft]) -> list[Draft]:
     return drafts
 
 
-def _without_conflicts(stored: "Iterable[Message | DuplicateConflict]") -> "Iterable[Message]":
+def without_conflicts(stored: "Iterable[Message | DuplicateConflict]") -> "Iterable[Message]":
     """Yield the stored messages; raise the first DuplicateConflict."""
     for message in stored:
         if isinstance(message, DuplicateConflict):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from asgiref.sync import sync_to_async
 
 from .. import timing
+from ..guard import safe_repr
 from ..handlers import ExceptionClasses
 from ..names import suggestion
 from ..outcomes import Backoff, retry_policy
@@ -169,6 +170,17 @@ class Draft:
     """The arguments of one call, for enqueue_many() of a task."""
 
     def __init__(self, /, *args: Any, **kwargs: Any) -> None:
+        self.args = args
+        self.kwargs = kwargs
+
+
+class Call:
+    """A task and the arguments of one call, for enqueue_tasks()."""
+
+    def __init__(self, task: Any, /, *args: Any, **kwargs: Any) -> None:
+        if not isinstance(task, Task):
+            raise TypeError(f"Call() takes a task and its arguments, not {safe_repr(task)}")
+        self.task = task
         self.args = args
         self.kwargs = kwargs
 
