@@ -1,6 +1,5 @@
-"""Diagnosis of a database: the health of its queues, the system checks and the file.
+"""Diagnosis of a database: the health of its queues, the system checks and the file. Reads only.
 
-health() is quick and meant for monitoring systems; diagnose() runs every check. Both only read.
 This module is above the verbs, because a diagnosis includes the system checks.
 """
 
@@ -11,90 +10,14 @@ from typing import Any
 
 from django.core.checks import run_checks
 
-from . import timing
 from .checks import checking
-from .models import Queue
 from .sqlite3.driver import has_wal_reset_bug
-from .types import QueueStats, WorkerRecord
-from .verbs.database_file import Storage, find_damage, storage, unused_bytes, wal_bytes
-from .verbs.workers import live_workers
-
-LARGE_WAL = 128 * 1024 * 1024
-"""Bytes: twice sqlite_options()'s `journal_size_limit`, to which checkpoints truncate the log."""
-
-RESTART_MS = 15_000
-"""How long due messages may have no worker, for example during a deployment."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """Facts for a monitoring system. Ages are in seconds, None without a due message or worker."""
-
-    queue_problems: tuple[str, ...]
-    oldest_due_age: float | None
-    last_poll_age: float | None
-    live_workers: int
-    wal_bytes: int
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """The problems of the queues, and a write-ahead log that is too large."""
-        return (*self.queue_problems, *_wal_problems(self.wal_bytes))
-
-    @property
-    def healthy(self) -> bool:
-        return not self.problems
-
-
-def health(using: str, *, max_age_ms: int) -> Health:
-    """Return the health of the queues and their file.
-
-    Problems are: due messages that no worker serves, messages of any priority that have been due
-    for longer than `max_age_ms`, and a large write-ahead log. Paused queues are
-    ignored, because their messages are meant to wait.
-    """
-    now = timing.now_ms()
-    workers = [worker for worker in live_workers(using) if worker.queues]
-    ages = {
-        queue.queue: now - queue.due_since_ms
-        for queue in _active_queues(using)
-        if queue.due_since_ms is not None
-    }
-    polls = [now - worker.seen_at for worker in workers]
-    return Health(
-        queue_problems=tuple(_queue_problems(ages, workers, max_age_ms=max_age_ms)),
-        oldest_due_age=max(ages.values()) / 1000 if ages else None,
-        last_poll_age=min(polls) / 1000 if polls else None,
-        live_workers=len(workers),
-        wal_bytes=wal_bytes(using),
-    )
-
-
-def _active_queues(using: str) -> list[QueueStats]:
-    return [queue for queue in Queue.objects.db_manager(using).stats() if not queue.paused]
-
-
-def _queue_problems(
-    ages: dict[str, int], workers: list[WorkerRecord], *, max_age_ms: int
-) -> Iterator[str]:
-    for queue, age in ages.items():
-        is_served = any(queue in worker.queues for worker in workers)
-        if not is_served and age > min(max_age_ms, RESTART_MS):
-            yield f"Queue {queue} has due messages, but no live worker serves it."
-        elif age > max_age_ms:
-            yield f"Queue {queue} has had a due message for {age / 1000:.0f} s."
-
-
-def _wal_problems(size: int) -> Iterator[str]:
-    if size > LARGE_WAL:
-        yield f"The write-ahead log is {size:,} bytes long."
-
+from .verbs.database_file import Storage, find_damage, storage, unused_bytes
+from .verbs.health import LATE, STUCK, UNSERVED, health, wal_problems
 
 FREE_PAGES_RATIO = 0.25
 LARGE_FILE = 64 * 1024 * 1024
 """Bytes: free pages of a smaller file are not worth a warning."""
-
-MAX_DUE_AGE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +97,7 @@ def _damage_findings(using: str) -> Iterator[Finding]:
 
 
 def _wal_findings(file: Storage) -> Iterator[Finding]:
-    for problem in _wal_problems(file.wal_size):
+    for problem in wal_problems(file.wal_size):
         yield Finding(
             level="warning",
             id="large_wal",
@@ -211,13 +134,19 @@ def _disk_findings(file: Storage) -> Iterator[Finding]:
         )
 
 
+ADVICE = {
+    UNSERVED: "Start `manage.py runworker`.",
+    LATE: "Check why its handlers are slow, or start more workers.",
+    STUCK: "Read `manage.py mqlite why` about the message that the others wait for; run it now, "
+    "activate it or discard it.",
+}
+"""The advice for each problem of a queue."""
+
+
 def _health_findings(using: str) -> Iterator[Finding]:
-    for problem in health(using, max_age_ms=MAX_DUE_AGE_MS).queue_problems:
+    for problem in health(using).queue_problems:
         yield Finding(
-            level="warning",
-            id="unhealthy",
-            text=problem,
-            advice="Start `manage.py runworker`, or check why its handlers are slow.",
+            level="warning", id="unhealthy", text=problem.text, advice=ADVICE[problem.code]
         )
 
 

@@ -196,8 +196,8 @@ Outcome = Completion | Abandonment | Rejection | Deferral
 """The outcome of a delivery, which determines the verb that settles it."""
 
 
-Tallies = Mapping[str, Sequence[Sequence[int]]]
-"""Per queue: rows of minute since the epoch, completed deliveries and failed deliveries."""
+Tallies = Mapping[str, Mapping[str, Sequence[Sequence[int]]]]
+"""Per series and queue: rows of a period, counted from the epoch, a label and a count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +228,7 @@ class WorkerRecord:
     started_at: int
     seen_at: int = 0
     reaps: bool = True
-    settled: Tallies = field(default_factory=dict)
+    deliveries: Tallies = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,21 +285,41 @@ class ScheduleStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """The number of a queue's messages by state, and the time at which the oldest became due.
+    """The number of a queue's messages by state, and views on some of them.
 
-    `limits` are those on its deliveries, and how much of them is used.
+    `blocked` active messages wait behind the head of their group, and `oldest_blocked` is the
+    sequence number of the first. `retrying` messages are scheduled after a failed delivery.
+    `recent_dead_letters` died in the last hour. `due_since_ms` is the time at which the oldest
+    message that nothing blocks became due. `limits` are those on the queue's deliveries, and how
+    much of them is used.
     """
 
     queue: str
     paused: bool
     counts: Mapping[str, int]
+    blocked: int
+    oldest_blocked: int | None
+    retrying: int
+    recent_dead_letters: int
     due_since_ms: int | None
     limits: QueueLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MinuteTally:
-    """The number of deliveries that ended in one minute: completed, and failed."""
+class BlockingHead:
+    """The head of a group, with the oldest message that waits behind it. Times are in ms."""
+
+    blocked_id: int
+    blocked_since_ms: int
+    id: int
+    state: str
+    visible_at_ms: int
+    is_retry: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodTally:
+    """The number of deliveries that ended in one period: completed, and failed."""
 
     began_ms: int
     completed: int
@@ -307,16 +327,37 @@ class MinuteTally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueOverview:
-    """A queue at a glance: its depth, its workers, and its last hour, oldest minute first.
+class DeliveryTimes:
+    """The median and the 95th percentile of durations, in milliseconds, to about 9 %."""
 
-    `slots` is the number of its messages that its live workers can handle at the same time.
+    median_ms: int
+    p95_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOverview:
+    """A queue at a glance: its depth, its workers, and its last hour and day, oldest first.
+
+    `slots` is the number of messages that its live workers can handle at the same time, and `busy`
+    is how many of them they handle now, of any queue. `head` is what the oldest blocked message
+    waits for. `wait` is the time from when a message was due to its claim, `run` the time from its
+    claim to its end, both over the last hour; None without a delivery.
     """
 
     stats: QueueStats
     workers: int
     slots: int
-    minutes: tuple[MinuteTally, ...]
+    busy: int
+    head: BlockingHead | None
+    minutes: tuple[PeriodTally, ...]
+    half_hours: tuple[PeriodTally, ...]
+    wait: DeliveryTimes | None
+    run: DeliveryTimes | None
+
+    @property
+    def is_busy(self) -> bool:
+        """True if a due message waits because all slots are in use."""
+        return self.stats.due_since_ms is not None and 0 < self.slots <= self.busy
 
     @property
     def completed(self) -> int:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext
 from .. import message
 from ..exceptions import format_error
 from ..timing import moment
-from ..types import MinuteTally
+from ..types import PeriodTally
 
 MAX_CHARACTERS = 20_000
 MAX_HEX_BYTES = 4_096
@@ -128,7 +128,7 @@ CHART = """
 """
 
 
-def chart(minutes: Sequence[MinuteTally]) -> SafeString:
+def chart(minutes: Sequence[PeriodTally]) -> SafeString:
     """Return an SVG with a bar per minute, failures on top; its title contains the totals."""
     maximum = max((minute.completed + minute.failed for minute in minutes), default=0)
     title = gettext("%(completed)d completed, %(failed)d failed, at most %(maximum)d in a minute")

@@ -202,7 +202,8 @@ INDEXES = [
     """,
     # due schedules
     """
-    CREATE INDEX mqlite_messages_scheduled ON mqlite_messages (queue, visible_at, id, state)
+    CREATE INDEX mqlite_messages_scheduled ON mqlite_messages (queue, visible_at, id, state,
+                                                               delivery_count)
      WHERE state = 'scheduled'
     """,
     # deferred messages

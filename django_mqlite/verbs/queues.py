@@ -15,10 +15,11 @@ from ..handlers import queues_of_kinds
 from ..names import checked_name
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction, yield_to_other_writers
-from ..types import OrderingMode, QueueConfig, QueueOverview, QueueStats
+from ..types import BlockingHead, OrderingMode, QueueConfig, QueueOverview, QueueStats
 from .base import BATCH, M, Verbs, require_queue
 from .references import naming_references
-from .workers import last_hour, live_workers, settled_deliveries
+from .tallies import delivery_times, periods
+from .workers import busy_slots, counted_deliveries, is_live, registered_workers
 
 
 class QueueVerbs(Verbs[M]):
@@ -132,26 +133,39 @@ class QueueVerbs(Verbs[M]):
         return store.queues.queue_stats(self.connection, now=timing.now_ms())
 
     def overview(self) -> list[QueueOverview]:
-        """Return depth, workers, and deliveries by minute of the last hour for every queue.
+        """Return depth, workers, and the deliveries of the last hour and day for every queue.
 
         Sorted by name. Workers count the deliveries: messages settled by other programs are not
         included, and the last 15 seconds may be missing.
         """
         now = timing.now_ms()
-        tallies = settled_deliveries(self.database)
-        workers = live_workers(self.database)
+        registered = registered_workers(self.database)
+        tallies = counted_deliveries(self.database, registered)
+        workers = [worker for worker in registered if is_live(worker, now=now)]
+        held = busy_slots(self.database, [worker.worker for worker in workers])
+        all_stats = self.stats()
+        heads = self._blocking_heads(all_stats)
         overviews = []
-        for stats in self.stats():
+        for stats in all_stats:
             serving = [worker for worker in workers if stats.queue in worker.queues]
             overviews.append(
                 QueueOverview(
                     stats=stats,
                     workers=len(serving),
                     slots=sum(worker.slots for worker in serving),
-                    minutes=last_hour(tallies, stats.queue, now=now),
+                    busy=sum(held.get(worker.worker, 0) for worker in serving),
+                    head=heads.get(stats.queue),
+                    minutes=periods(tallies, "minutes", stats.queue, now=now),
+                    half_hours=periods(tallies, "half_hours", stats.queue, now=now),
+                    wait=delivery_times(tallies, "waits", stats.queue),
+                    run=delivery_times(tallies, "runs", stats.queue),
                 )
             )
         return overviews
+
+    def _blocking_heads(self, all_stats: list[QueueStats]) -> dict[str, BlockingHead]:
+        ids = [stats.oldest_blocked for stats in all_stats if stats.oldest_blocked is not None]
+        return store.queues.blocking_heads(self.connection, ids) if ids else {}
 
     def named(self, name: str) -> M:
         """Return the queue with this name. Raises QueueNotFound, which suggests a similar name."""

@@ -1,8 +1,7 @@
-"""The register of live workers, the leases that they hold, and the deliveries that they count."""
+"""The register of live workers, and the leases that they hold."""
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -12,70 +11,12 @@ from .. import timing
 from ..message import stored_timeout_ms
 from ..store import sqlite as store
 from ..transactions import write_transaction
-from ..types import Lease, MinuteTally, State, Tallies, WorkerRecord
+from ..types import Lease, Tallies, WorkerRecord
 from .any_text import retry_with_any_text
-
-MINUTE_MS = 60_000
-MINUTES = 60
-"""The number of minutes that are counted and shown."""
+from .tallies import checked_tallies, merge_tallies
 
 LIVE_WITHIN_MS = 60_000
 """A worker updates its record every 15 s, so a worker that is not live missed four updates."""
-
-
-class Tally:
-    """Count the deliveries of one worker, per queue and minute, for the last hour."""
-
-    def __init__(self) -> None:
-        self._counts: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
-
-    def add(self, queue: str, state: str, *, now: int) -> None:
-        """Count a delivery that left its message in `state`. A deferral is not counted."""
-        if state == State.DEFERRED:
-            return
-        self._counts[queue, now // MINUTE_MS][state != State.COMPLETED] += 1
-
-    def last_hour(self, *, now: int) -> Tallies:
-        """Return the counts of the last hour, and drop the older ones."""
-        oldest = _oldest_minute(now)
-        for key in [key for key in self._counts if key[1] < oldest]:
-            del self._counts[key]
-        tallies: dict[str, list[Sequence[int]]] = defaultdict(list)
-        for (queue, minute), (completed, failed) in self._counts.items():
-            tallies[queue].append((minute, completed, failed))
-        return dict(tallies)
-
-
-def merge_tallies(all_tallies: Iterable[Tallies], *, now: int) -> Tallies:
-    """Return the sums of several workers' counts for the last hour."""
-    sums: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
-    for tallies in all_tallies:
-        for queue, minutes in tallies.items():
-            for minute, completed, failed in minutes:
-                sums[queue][minute][0] += completed
-                sums[queue][minute][1] += failed
-    oldest = _oldest_minute(now)
-    return {
-        queue: [(minute, *counts) for minute, counts in minutes.items() if minute >= oldest]
-        for queue, minutes in sums.items()
-    }
-
-
-def last_hour(tallies: Tallies, queue: str, *, now: int) -> tuple[MinuteTally, ...]:
-    """Return the counts of the queue for each of the last 60 minutes, the current one last."""
-    counts: Mapping[int, Sequence[int]] = {
-        minute: counts for minute, *counts in tallies.get(queue, ())
-    }
-    oldest = _oldest_minute(now)
-    return tuple(
-        MinuteTally(began_ms=minute * MINUTE_MS, completed=completed, failed=failed)
-        for minute in range(oldest, oldest + MINUTES)
-        for completed, failed in [counts.get(minute, (0, 0))]
-    )
-
-
-def _oldest_minute(now: int) -> int:
-    return now // MINUTE_MS - MINUTES + 1
 
 
 def is_live(record: WorkerRecord, *, now: int) -> bool:
@@ -110,7 +51,7 @@ def _parse_record(worker: str, text: str, seen_at: int) -> WorkerRecord | None:
     known = {name: value for name, value in _parse(text).items() if name in RECORD_FIELDS}
     try:
         known["queues"] = tuple(known["queues"])
-        known["settled"] = _checked_tallies(known.get("settled", {}))
+        known["deliveries"] = checked_tallies(known.get("deliveries", {}))
         return WorkerRecord(worker=worker, seen_at=seen_at, **known)
     except (KeyError, TypeError):
         return None
@@ -125,19 +66,6 @@ def _parse(text: str | None) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _checked_tallies(tallies: Any) -> Tallies:
-    """Return the counts, or none if another program has damaged them."""
-    try:
-        return {
-            queue: [
-                (int(minute), int(completed), int(failed)) for minute, completed, failed in rows
-            ]
-            for queue, rows in tallies.items()
-        }
-    except (AttributeError, TypeError, ValueError):
-        return {}
-
-
 def register(using: str, record: WorkerRecord) -> None:
     """Write the record with the current time. This is a write transaction, so call it rarely."""
     values = {name: value for name, value in asdict(record).items() if name in RECORD_FIELDS}
@@ -149,24 +77,24 @@ def register(using: str, record: WorkerRecord) -> None:
 
 @retry_with_any_text
 def unregister(using: str, worker: str) -> None:
-    """Remove the worker from the register, and keep its counts of the last hour."""
+    """Remove the worker from the register, and keep the deliveries that it has counted."""
     with write_transaction(using) as (connection, now):
         record = _parse(store.workers.DELETE_WORKER.value(connection, worker=worker))
-        if tallies := _checked_tallies(record.get("settled", {})):
+        if tallies := checked_tallies(record.get("deliveries", {})):
             tallies = merge_tallies([_unregistered_tallies(connection), tallies], now=now)
             store.workers.RECORD_UNREGISTERED_TALLIES.run(
                 connection, tallies=json.dumps(tallies), now=now
             )
 
 
-def settled_deliveries(using: str) -> Tallies:
-    """Return the deliveries of the last hour, including those of unregistered workers."""
-    tallies = [worker.settled for worker in registered_workers(using)]
+def counted_deliveries(using: str, workers: Iterable[WorkerRecord]) -> Tallies:
+    """Return the recent deliveries of these workers, and of those that have unregistered."""
+    tallies = [worker.deliveries for worker in workers]
     return merge_tallies([_unregistered_tallies(connections[using]), *tallies], now=timing.now_ms())
 
 
 def _unregistered_tallies(connection: Any) -> Tallies:
-    return _checked_tallies(_parse(store.workers.UNREGISTERED_TALLIES.value(connection)))
+    return checked_tallies(_parse(store.workers.UNREGISTERED_TALLIES.value(connection)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +130,14 @@ def held_leases(using: str, workers: Sequence[str]) -> list[HeldLease]:
         )
         for worker, queue, id, token, locked_at, locked_until, duration, timeout in rows
     ]
+
+
+def busy_slots(using: str, workers: Sequence[str]) -> dict[str, int]:
+    """Return the number of live leases that each of these workers holds. Reads only."""
+    if not workers:
+        return {}
+    now = timing.now_ms()
+    return dict(store.workers.busy_slots(connections[using], workers, now=now))
 
 
 def ended_leases(using: str, leases: Sequence[Lease]) -> dict[str, bool]:

@@ -7,10 +7,12 @@ import time
 
 from .. import timing
 from ..models import Message
+from ..timing import epoch_ms
 from ..types import WorkerRecord
 from ..verbs.base import BATCH
 from ..verbs.sweeps import release_worker
-from ..verbs.workers import Tally, is_live, register, registered_workers, unregister
+from ..verbs.tallies import Tally
+from ..verbs.workers import is_live, register, registered_workers, unregister
 from .identity import ProcessIdentity, boot_id, this_process
 from .options import WorkerOptions
 
@@ -29,8 +31,16 @@ class WorkerEntry:
         self._tally = Tally()
 
     def count(self, message: Message) -> None:
-        """Count a finished delivery by the state of its message."""
-        self._tally.add(message.queue, message.state, now=timing.now_ms())
+        """Count a finished delivery by the state of its message, and the times that it took."""
+        now, claimed_at = timing.now_ms(), epoch_ms(message.locked_at)
+        due_at = epoch_ms(message.visible_at) if message.visible_at else claimed_at
+        self._tally.add(
+            message.queue,
+            message.state,
+            waited_ms=claimed_at - due_at,
+            ran_ms=now - claimed_at,
+            now=now,
+        )
 
     def refresh(self, *, in_flight: int) -> None:
         """Write the registration if WRITE_INTERVAL has passed since the last write."""
@@ -54,13 +64,13 @@ class WorkerEntry:
                 in_flight=in_flight,
                 started_at=self._started_at,
                 reaps=self._options.reaper,
-                settled=self._tally.last_hour(now=timing.now_ms()),
+                deliveries=self._tally.recent(now=timing.now_ms()),
             ),
         )
 
     def remove(self) -> None:
         """Write the final counts, then delete the registration."""
-        if self._tally.last_hour(now=timing.now_ms()):
+        if self._tally.recent(now=timing.now_ms()):
             self._write(in_flight=0)
         unregister(self._options.using, self._options.name)
 

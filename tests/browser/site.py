@@ -17,6 +17,7 @@ from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.types import WorkerRecord
 from django_mqlite.verbs.workers import register, unregister
 from example_project.processes import Child, Processes
+from tests.support.verbs import tallies
 from tests.support.waiting import wait_until
 
 ALIAS = "shop"
@@ -99,7 +100,7 @@ class Site:
             slots=0,
             in_flight=0,
             started_at=0,
-            settled={QUEUE: minutes},
+            deliveries=tallies(QUEUE, *minutes),
         )
         register(ALIAS, record)
         unregister(ALIAS, record.worker)

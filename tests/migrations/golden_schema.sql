@@ -177,7 +177,8 @@ CREATE INDEX mqlite_messages_locked ON mqlite_messages (queue, locked_until, id,
 CREATE INDEX mqlite_messages_message_id ON mqlite_messages (message_id)
      WHERE message_id IS NOT NULL;
 
-CREATE INDEX mqlite_messages_scheduled ON mqlite_messages (queue, visible_at, id, state)
+CREATE INDEX mqlite_messages_scheduled ON mqlite_messages (queue, visible_at, id, state,
+                                                               delivery_count)
      WHERE state = 'scheduled';
 
 CREATE INDEX mqlite_messages_subject ON mqlite_messages (subject)

@@ -181,12 +181,14 @@ def test_stats_count_each_state_of_each_queue(clock, make_queue, django_assert_n
     enqueue("jobs", None)
     for _ in range(2):
         enqueue("jobs", None, delay=60)
-    for verb in ("keep", "keep", "keep", "complete", "reject", "reject"):
+    for verb in ("keep", "keep", "keep", "complete", "reject", "reject", "retry"):
         message = enqueue_and_claim("jobs", priority=9)
         if verb == "complete":
             message.complete()
         elif verb == "reject":
             message.reject("R")
+        elif verb == "retry":
+            message.abandon(delay=60)
 
     with django_assert_num_queries(1):
         empty, jobs, paused = Queue.objects.stats()
@@ -195,14 +197,43 @@ def test_stats_count_each_state_of_each_queue(clock, make_queue, django_assert_n
     assert jobs.counts == {
         "active": 2,
         "locked": 3,
-        "scheduled": 2,
+        "scheduled": 3,
         "deferred": 0,
         "dead_lettered": 2,
         "completed": 1,
     }
     assert jobs.due_since_ms == oldest
+    assert (jobs.retrying, jobs.recent_dead_letters) == (1, 2)
+    assert (jobs.blocked, jobs.oldest_blocked) == (0, None)
     assert (empty.due_since_ms, set(empty.counts.values())) == (None, {0})
     assert (jobs.paused, paused.paused) == (False, True)
+
+
+def test_dead_letters_are_recent_for_an_hour(clock, queue):
+    dead_letter("jobs")
+    clock.advance(3_599)
+    assert Queue.objects.stats()[0].recent_dead_letters == 1
+
+    clock.advance(1)
+
+    assert Queue.objects.stats()[0].recent_dead_letters == 0
+    assert Queue.objects.stats()[0].counts["dead_lettered"] == 1
+
+
+def test_overview_shows_what_the_oldest_blocked_message_waits_for(clock, group_queue, strict_queue):
+    head, blocked, _later = (enqueue("groups", n, group_id="a") for n in range(3))
+    enqueue("groups", 1, group_id="b")
+    enqueue("strict", 1)
+    claim_one("groups").abandon(delay=60)
+
+    groups, strict = Queue.objects.overview()
+
+    assert (groups.stats.counts["active"], groups.stats.blocked) == (3, 2)
+    assert groups.stats.oldest_blocked == groups.head.blocked_id == blocked.pk
+    assert (groups.head.id, groups.head.state) == (head.pk, "scheduled")
+    assert groups.head.is_retry
+    assert groups.head.visible_at_ms - clock.ms == 60_000
+    assert (strict.stats.blocked, strict.head) == (0, None)
 
 
 def test_deletion_of_a_queue_deletes_its_messages_only(clock, queue, make_queue):

@@ -8,18 +8,17 @@ from django.test.utils import CaptureQueriesContext
 
 from django_mqlite.models import Message, MetaEntry, Queue
 from django_mqlite.types import WorkerRecord
-from django_mqlite.verbs.workers import (
-    MINUTES,
+from django_mqlite.verbs.tallies import (
     Tally,
-    last_hour,
+    delivery_times,
+    duration_class,
     merge_tallies,
-    register,
-    registered_workers,
-    unregister,
+    periods,
 )
+from django_mqlite.verbs.workers import register, registered_workers, unregister
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.registry import WorkerEntry
-from tests.support.verbs import enqueue_and_claim
+from tests.support.verbs import activate, claim_one, enqueue_and_claim, tallies
 
 pytestmark = pytest.mark.django_db
 
@@ -61,12 +60,12 @@ def test_overview_counts_messages_workers_and_slots(queue, make_queue, clock):
 
 def test_overview_has_sixty_minutes_and_the_current_one_last(queue, clock):
     minute = clock.ms // MINUTE
-    counts = {"jobs": [(minute, 5, 1), (minute - 59, 7, 0), (minute - 60, 99, 99)]}
-    register("default", record(settled=counts))
+    counts = tallies("jobs", (minute, 5, 1), (minute - 59, 7, 0), (minute - 60, 99, 99))
+    register("default", record(deliveries=counts))
 
     entry = overview()
 
-    assert len(entry.minutes) == MINUTES
+    assert len(entry.minutes) == 60
     assert (entry.minutes[0].completed, entry.minutes[-1].failed) == (7, 1)
     assert entry.minutes[-1].began_ms == minute * MINUTE
     assert (entry.completed, entry.failed) == (12, 1)
@@ -75,7 +74,7 @@ def test_overview_has_sixty_minutes_and_the_current_one_last(queue, clock):
 def test_overview_adds_up_running_and_former_workers(queue, clock):
     minute = clock.ms // MINUTE
     for worker in ("w1", "w2", "w3"):
-        register("default", record(worker, settled={"jobs": [(minute, 2, 1)]}))
+        register("default", record(worker, deliveries=tallies("jobs", (minute, 2, 1))))
 
     unregister("default", "w1")
     unregister("default", "w2")
@@ -86,15 +85,16 @@ def test_overview_adds_up_running_and_former_workers(queue, clock):
 
 def test_counts_of_former_workers_are_kept_for_an_hour(queue, clock):
     minute = clock.ms // MINUTE
-    register("default", record("w1", settled={"jobs": [(minute, 2, 1)]}))
+    register("default", record("w1", deliveries=tallies("jobs", (minute, 2, 1))))
     unregister("default", "w1")
     clock.advance(3_600)
-    register("default", record("w2", settled={"jobs": [(minute + 60, 3, 0)]}))
+    register("default", record("w2", deliveries=tallies("jobs", (minute + 60, 3, 0))))
     unregister("default", "w2")
 
     with connection.cursor() as cursor:
         cursor.execute("SELECT value FROM mqlite_meta WHERE key = 'settled'")
-        assert cursor.fetchall() == [(f'{{"jobs": [[{minute + 60}, 3, 0]]}}',)]
+        ((text,),) = cursor.fetchall()
+    assert json.loads(text) == {"minutes": {"jobs": [[minute + 60, 0, 3], [minute + 60, 1, 0]]}}
     assert overview().completed == 3
 
 
@@ -114,21 +114,94 @@ def test_delivery_is_counted_by_its_outcome(queue, clock, end, expected):
     message = enqueue_and_claim("jobs")
     end(message)
 
-    tally.add("jobs", message.state, now=clock.ms)
+    tally.add("jobs", message.state, waited_ms=0, ran_ms=0, now=clock.ms)
 
-    minute = last_hour(tally.last_hour(now=clock.ms), "jobs", now=clock.ms)[-1]
-    assert (minute.completed, minute.failed) == expected
+    for series in ("minutes", "half_hours"):
+        period = periods(tally.recent(now=clock.ms), series, "jobs", now=clock.ms)[-1]
+        assert (period.completed, period.failed) == expected
 
 
-def test_tally_drops_counts_older_than_an_hour(clock):
+@pytest.mark.parametrize(
+    ("series", "seconds"),
+    [("minutes", 3_600), ("half_hours", 86_400), ("waits", 3_600), ("runs", 3_600)],
+)
+def test_tally_drops_counts_that_are_too_old(clock, series, seconds):
     tally = Tally()
-    tally.add("jobs", "completed", now=clock.ms)
-    assert tally.last_hour(now=clock.ms)
+    tally.add("jobs", "completed", waited_ms=1, ran_ms=1, now=clock.ms)
+    before = tally.recent(now=clock.ms + seconds * 1_000 - 1_800_000)
 
-    assert tally.last_hour(now=clock.ms + 3_600_000) == {}
-    assert tally.last_hour(now=clock.ms) == {}
-    assert merge_tallies([], now=clock.ms) == {}
-    assert {minute.completed for minute in last_hour({}, "jobs", now=clock.ms)} == {0}
+    assert "jobs" in before[series]
+    assert series not in tally.recent(now=clock.ms + seconds * 1_000)
+    assert series not in merge_tallies([before], now=clock.ms + seconds * 1_000)
+    assert {period.completed for period in periods({}, series, "jobs", now=clock.ms)} == {0}
+
+
+@pytest.mark.parametrize("ms", [1, 2, 7, 90, 1_000, 12_345, 3_600_000, 10**10])
+def test_duration_is_known_to_nine_percent(ms):
+    tally = Tally()
+    tally.add("jobs", "completed", waited_ms=ms, ran_ms=0, now=0)
+
+    times = delivery_times(tally.recent(now=0), "waits", "jobs")
+
+    assert times.median_ms == times.p95_ms == pytest.approx(ms, rel=0.095, abs=0.5)
+    assert duration_class(0) == duration_class(-5) == 0
+
+
+def test_median_and_95th_percentile_are_those_of_all_workers(queue, clock):
+    for worker in ("w1", "w2"):
+        tally = Tally()
+        for waited_ms in [10] * 5 + [1_000] * 4 + [60_000]:
+            tally.add("jobs", "completed", waited_ms=waited_ms, ran_ms=200, now=clock.ms)
+        register("default", record(worker, deliveries=tally.recent(now=clock.ms)))
+    unregister("default", "w1")
+
+    wait, run = overview().wait, overview().run
+
+    assert (wait.median_ms, wait.p95_ms) == pytest.approx((10, 60_000), rel=0.095)
+    assert (run.median_ms, run.p95_ms) == pytest.approx((200, 200), rel=0.095)
+    assert overview().half_hours[-1].completed == 20
+
+
+def test_queue_without_deliveries_has_no_times(queue, clock):
+    assert (overview().wait, overview().run) == (None, None)
+
+
+def test_worker_counts_how_long_a_message_waited_and_ran(queue, clock):
+    Message.objects.enqueue("jobs", 1, delay=5)
+    clock.advance(5 + 40)
+    activate()
+    entry = WorkerEntry(WorkerOptions(using="default", queues=("jobs",), name="w1"))
+    message = claim_one("jobs")
+    clock.advance(3)
+    message.complete()
+    entry.count(message)
+    entry.remove()
+
+    assert overview().wait.median_ms == pytest.approx(40_000, rel=0.095)
+    assert overview().run.median_ms == pytest.approx(3_000, rel=0.095)
+
+
+def hold(queue, **options):
+    Message.objects.enqueue(queue, 1)
+    claim_one(queue, **options)
+
+
+def test_busy_slots_are_those_of_live_workers_and_live_leases(queue, make_queue, clock):
+    make_queue("others")
+    register("default", record("w1", queues=("jobs", "others"), slots=2))
+    register("default", record("w2", slots=3))
+    hold("jobs", worker="w1", lock_duration=60)
+    hold("others", worker="w1", lock_duration=60)
+    hold("jobs", worker="w2", lock_duration=5)
+    hold("jobs", worker="a script", lock_duration=60)
+    assert (overview().busy, overview("others").busy) == (3, 2)
+
+    clock.advance(5)
+
+    assert (overview().busy, overview("others").busy) == (2, 2)
+    assert not overview("others").is_busy
+    Message.objects.enqueue("others", 1)
+    assert overview("others").is_busy
 
 
 def test_worker_counts_deliveries_without_a_query(queue, clock, django_assert_num_queries):
@@ -154,7 +227,7 @@ def test_overview_takes_as_many_queries_for_any_number_of_queues(queue, make_que
         for number in range(20):
             make_queue(f"queue-{number}")
 
-    assert counts[0] == counts[1] <= 5
+    assert counts[0] == counts[1] <= 6
 
 
 def test_worker_record_of_a_newer_release_is_read(queue):

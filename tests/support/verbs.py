@@ -62,3 +62,9 @@ def state_of(message: Message) -> str:
 def row_of(message: Message) -> dict[str, Any]:
     """Return the row in the database, to be compared before and after."""
     return Message.objects.filter(pk=message.pk).values().get()
+
+
+def tallies(queue: str, *minutes: tuple[int, int, int]) -> dict[str, Any]:
+    """Return a worker's counts: rows of minute, completed and failed deliveries."""
+    rows = [(minute, label, counts[label]) for minute, *counts in minutes for label in (0, 1)]
+    return {"minutes": {queue: rows}}

@@ -6,9 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from django_mqlite.checks import queue_alias
-from django_mqlite.doctor import Diagnosis, diagnose, facts, health
+from django_mqlite.doctor import Diagnosis, diagnose, facts
 from django_mqlite.timing import milliseconds
 from django_mqlite.verbs.database_file import back_up, storage, vacuum_fully, vacuum_incrementally
+from django_mqlite.verbs.health import health
 
 from .arguments import Options, Subcommand, add_yes, seconds
 from .output import Output, cell
@@ -17,6 +18,7 @@ from .output import Output, cell
 
 HEALTH = (
     "healthy", "problems", "oldest_due_age", "last_poll_age", "live_workers", "wal_bytes",
+    "retrying", "recent_dead_letters", "busy_queues",
 )  # fmt: skip
 
 
@@ -34,6 +36,9 @@ def _health(options: Options, output: Output) -> None:
         f"oldest due message: {_ago(result.oldest_due_age)}",
         f"last poll of a worker: {_ago(result.last_poll_age)}",
         f"live workers: {result.live_workers}",
+        f"queues whose workers are all busy: {', '.join(result.busy_queues) or 'none'}",
+        f"retrying messages: {result.retrying:,}",
+        f"dead letters in the last hour: {result.recent_dead_letters:,}",
         f"write-ahead log: {result.wal_bytes:,} bytes",
     ]
     output.answer(document, "\n".join(text), failed=not result.healthy)

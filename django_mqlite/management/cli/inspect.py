@@ -20,7 +20,7 @@ from django_mqlite.managers import MessageManager
 from django_mqlite.message import encode_json
 from django_mqlite.models import DeadLetter, Message, Queue, Schedule
 from django_mqlite.timing import iso, moment
-from django_mqlite.types import Explanation, QueueOverview, ScheduleStatus, State
+from django_mqlite.types import DeliveryTimes, Explanation, QueueOverview, ScheduleStatus, State
 
 from . import schedules
 from .arguments import Options, Subcommand, add_id, count, interval, sequence_number, state
@@ -117,12 +117,26 @@ def _queue_document(queue: QueueOverview) -> dict[str, Any]:
         "queue": queue.stats.queue,
         "paused": queue.stats.paused,
         "counts": {state.value: queue.stats.counts[state] for state in State},
+        "retrying": queue.stats.retrying,
+        "blocked": queue.stats.blocked,
+        "blocked_by": queue.head.id if queue.head else None,
         "due_since": iso(queue.stats.due_since_ms),
         "workers": queue.workers,
         "slots": queue.slots,
+        "busy": queue.busy,
         "completed_last_hour": queue.completed,
         "failed_last_hour": queue.failed,
+        "dead_letters_last_hour": queue.stats.recent_dead_letters,
+        "wait": _seconds(queue.wait),
+        "run": _seconds(queue.run),
     }
+
+
+def _seconds(times: DeliveryTimes | None) -> dict[str, float] | None:
+    """Return the median and the 95th percentile in seconds."""
+    if times is None:
+        return None
+    return {"median": times.median_ms / 1000, "p95": times.p95_ms / 1000}
 
 
 def _queue_row(queue: QueueOverview) -> list[Any]:

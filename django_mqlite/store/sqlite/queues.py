@@ -3,12 +3,13 @@
 The columns of a queue's configuration are the fields of QueueConfig and are listed only there.
 """
 
+import json
+from collections.abc import Sequence
 from dataclasses import asdict, fields
-from itertools import islice
 from typing import Any
 
-from ...types import QueueConfig, QueueStats
-from .base import Connection, Statement
+from ...types import BlockingHead, QueueConfig, QueueStats
+from .base import UNFINISHED, Connection, Statement
 from .limits import LIMIT_COLUMNS, queue_limits
 
 QUEUE_NAMES = Statement("SELECT name FROM mqlite_queues ORDER BY name")
@@ -90,23 +91,29 @@ PAUSE_QUEUE = Statement(
     """,
 )
 
-# Each count reads one partial index, so a large number of finished messages costs nothing.
+# Each subquery reads one partial index, so a large number of finished messages costs nothing. Where
+# an index answers two questions, json_array() returns both, because a second subquery would read
+# it again.
 #
-# The three columns after the counts are the earliest time at which a message became due. For active
-# messages it is the smallest visible_at of any priority, so that a starving message of low priority
-# is noticed. Due schedules and expired leases count too: they wait for a reaper, and without one
-# nothing else would show it.
+# The two columns after the counts, and the second value of the first column, are the earliest times
+# at which a message became due. For active messages it is the smallest visible_at of any priority,
+# so that a starving message of low priority is noticed. Due schedules and expired leases count too:
+# they wait for a reaper, and without one nothing else would show it.
 QUEUE_STATS = Statement(
     """
     SELECT name, paused,
-           (SELECT count(*) FROM mqlite_messages WHERE queue = name AND state = 'active'),
+           (SELECT json_array(count(*), min(visible_at)) FROM mqlite_messages
+             WHERE queue = name AND state = 'active' AND blocked = 0),
+           (SELECT json_array(count(*), min(id)) FROM mqlite_messages
+             WHERE queue = name AND state = 'active' AND blocked = 1),
+           (SELECT json_array(count(*), sum(delivery_count > 0)) FROM mqlite_messages
+             WHERE queue = name AND state = 'scheduled'),
            (SELECT count(*) FROM mqlite_messages WHERE queue = name AND state = 'locked'),
-           (SELECT count(*) FROM mqlite_messages WHERE queue = name AND state = 'scheduled'),
            (SELECT count(*) FROM mqlite_messages WHERE queue = name AND state = 'deferred'),
            (SELECT count(*) FROM mqlite_messages WHERE queue = name AND state = 'dead_lettered'),
+           (SELECT count(*) FROM mqlite_messages
+             WHERE queue = name AND state = 'dead_lettered' AND finished_at > %(recent)s),
            (SELECT count(*) FROM mqlite_messages WHERE queue = name AND state = 'completed'),
-           (SELECT min(visible_at) FROM mqlite_messages
-             WHERE queue = name AND state = 'active' AND blocked = 0),
            (SELECT visible_at FROM mqlite_messages
              WHERE queue = name AND state = 'scheduled' AND visible_at <= %(now)s AND blocked = 0
              ORDER BY visible_at LIMIT 1),
@@ -121,23 +128,74 @@ QUEUE_STATS = Statement(
     """,
 )
 
-STATES = ("active", "locked", "scheduled", "deferred", "dead_lettered", "completed")
+RECENT_MS = 3_600_000
+"""Dead letters that are newer are counted apart."""
 
 
 def queue_stats(connection: Connection, *, now: int) -> list[QueueStats]:
     """Return the number of messages per state for every queue, sorted by queue name."""
-    return [_queue_stats(*row, now=now) for row in QUEUE_STATS.all(connection, now=now)]
+    rows = QUEUE_STATS.all(connection, now=now, recent=now - RECENT_MS)
+    return [_queue_stats(row, now=now) for row in rows]
 
 
-def _queue_stats(name: str, paused: int, *columns: Any, now: int) -> QueueStats:
-    values = iter(columns)
+def _queue_stats(row: tuple[Any, ...], *, now: int) -> QueueStats:
+    name, paused, claimable_json, blocked_json, scheduled_json, *counts_and_times = row
+    locked, deferred, dead_letters, recent_dead_letters, completed, *others = counts_and_times
+    scheduled_since, leased_since, *limits = others
+    claimable, active_since = json.loads(claimable_json)
+    blocked, oldest_blocked = json.loads(blocked_json)
+    scheduled, retrying = json.loads(scheduled_json)
+    due_since = (active_since, scheduled_since, leased_since)
     return QueueStats(
         queue=name,
         paused=bool(paused),
-        counts={state: next(values) for state in STATES},
-        due_since_ms=min((at for at in islice(values, 3) if at is not None), default=None),
-        limits=queue_limits(values, now=now),
+        counts={
+            "active": claimable + blocked,
+            "locked": locked,
+            "scheduled": scheduled,
+            "deferred": deferred,
+            "dead_lettered": dead_letters,
+            "completed": completed,
+        },
+        blocked=blocked,
+        oldest_blocked=oldest_blocked,
+        retrying=retrying or 0,
+        recent_dead_letters=recent_dead_letters,
+        due_since_ms=min((at for at in due_since if at is not None), default=None),
+        limits=queue_limits(limits, now=now),
     )
+
+
+# Finds the blocked messages by id, and each head by mqlite_messages_head (queue, line).
+BLOCKING_HEADS = Statement(
+    """
+    SELECT b.queue, b.id, b.visible_at, h.id, h.state, h.visible_at, h.delivery_count > 0
+      FROM json_each(%(ids)s) AS chosen
+     CROSS JOIN mqlite_messages AS b ON b.id = chosen.value
+     CROSS JOIN mqlite_messages AS h ON h.queue = b.queue AND h.line = b.line
+     WHERE h.id <> b.id AND h.blocked = 0
+       AND h."""
+    + UNFINISHED
+    + """
+    """,
+)
+
+
+def blocking_heads(connection: Connection, ids: Sequence[int]) -> dict[str, BlockingHead]:
+    """Return the head that each of these blocked messages waits for, by queue."""
+    return {
+        queue: BlockingHead(
+            blocked_id=blocked_id,
+            blocked_since_ms=blocked_since,
+            id=id,
+            state=state,
+            visible_at_ms=visible_at,
+            is_retry=bool(is_retry),
+        )
+        for queue, blocked_id, blocked_since, id, state, visible_at, is_retry in (
+            BLOCKING_HEADS.all(connection, ids=json.dumps(list(ids)))
+        )
+    }
 
 
 # One branch per state, because each partial index covers one state and none covers all of them.

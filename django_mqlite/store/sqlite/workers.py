@@ -66,3 +66,23 @@ def held_leases(
     the property `timeout_ms` of a task.
     """
     return HELD_LEASES.all(connection, workers=json.dumps(list(workers)), now=now, task=TASK)
+
+
+# Reads the rows of the live leases, for the names of their workers. There are few of them.
+BUSY_SLOTS = Statement(
+    """
+    SELECT m.locked_by, count(*)
+      FROM mqlite_queues AS q
+     CROSS JOIN mqlite_messages AS m INDEXED BY mqlite_messages_locked ON m.queue = q.name
+     WHERE m.state = 'locked' AND m.locked_until > %(now)s
+       AND m.locked_by IN (SELECT value FROM json_each(%(workers)s))
+     GROUP BY m.locked_by
+    """,
+)
+
+
+def busy_slots(
+    connection: Connection, workers: Sequence[str], *, now: int
+) -> list[tuple[str, int]]:
+    """Return the number of live leases of these workers, for those that hold some."""
+    return BUSY_SLOTS.all(connection, workers=json.dumps(list(workers)), now=now)

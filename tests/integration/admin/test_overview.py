@@ -11,7 +11,7 @@ from django_mqlite import timing
 from django_mqlite.models import Message, Queue
 from django_mqlite.types import WorkerRecord
 from django_mqlite.verbs.workers import register
-from tests.support.verbs import dead_letter, enqueue_and_claim
+from tests.support.verbs import dead_letter, enqueue_and_claim, tallies
 
 from .pages import QUEUES, act, text_after, text_of
 
@@ -57,7 +57,7 @@ def test_age_of_the_oldest_due_message_is_shown(viewer, queue, clock):
 
 def test_last_hour_is_a_chart_with_a_text(viewer, queue, clock):
     minute = timing.now_ms() // 60_000
-    register("default", worker(settled={"jobs": [[minute, 12, 3], [minute - 1, 4, 0]]}))
+    register("default", worker(deliveries=tallies("jobs", (minute, 12, 3), (minute - 1, 4, 0))))
 
     page = text_of(viewer.get(QUEUES))
 

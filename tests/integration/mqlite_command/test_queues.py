@@ -35,8 +35,10 @@ def test_stats_have_stable_keys_in_json(queue, start_worker):
             "queue": "jobs",
             "paused": False,
             "counts": {"active": 1, **counts},
-            "due_since": "2026-01-01T00:00:00+00:00",
-            "workers": 1, "slots": 1, "completed_last_hour": 0, "failed_last_hour": 0,
+            "retrying": 0, "blocked": 0, "blocked_by": None,
+            "due_since": "2026-01-01T00:00:00+00:00", "workers": 1, "slots": 1, "busy": 0,
+            "completed_last_hour": 0, "failed_last_hour": 0, "dead_letters_last_hour": 0,
+            "wait": None, "run": None,
         }
     ]  # fmt: skip
 
