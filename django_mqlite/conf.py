@@ -36,6 +36,7 @@ class Settings:
     handlers: tuple[str, ...] | None = None
     schedules: Mapping[str, Schedule] = field(default_factory=dict)
     encoder: type[JSONEncoder] | None = None
+    admin_body: Callable[..., Any] | None = None
 
 
 def get_settings() -> Settings:
@@ -120,6 +121,16 @@ def _encoder(value: Any, where: str) -> type[JSONEncoder] | None:
             f"'django.core.serializers.json.DjangoJSONEncoder', not {safe_repr(value)}"
         )
     return encoder
+
+
+def _callable(value: Any, where: str) -> Callable[..., Any] | None:
+    function = None if value is None else _imported(value, where)
+    if value is not None and not callable(function):
+        raise ImproperlyConfigured(
+            f"{where} must be the path of a callable, such as 'shop.masking.mask', not "
+            f"{safe_repr(value)}"
+        )
+    return function
 
 
 def _imported(path: Any, where: str) -> Any:
@@ -234,6 +245,7 @@ QUEUE_OPTIONS: dict[str, Callable[[Any, str], dict[str, Any]]] = {
 
 
 SETTING_OPTIONS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
+    "ADMIN_BODY": ("admin_body", _callable),
     "DATABASE": ("database", _alias),
     "ENCODER": ("encoder", _encoder),
     "HANDLERS": ("handlers", _modules),

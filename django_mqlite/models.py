@@ -206,6 +206,9 @@ class Message(GuardedModel):
             ("purge_message", "Can purge dead letters"),
             ("release_message", "Can release leases"),
             ("discard_message", "Can discard messages"),
+            ("view_body", "Can view bodies, results and the texts of errors"),
+            ("redrive_edited_message", "Can redrive dead letters with an edited body"),
+            ("enqueue_message", "Can enqueue messages in the admin"),
         ]
 
     def __str__(self) -> str:

@@ -56,7 +56,9 @@ class Action:
     name: str
     permission: str
     states: Sequence[State]
-    """The states in which a message offers the action."""
+    """The states in which the action is possible."""
+    condition: Callable[[Message], bool] = lambda _message: True
+    """A further condition on a message in one of the states."""
     verb: Callable[[Sequence[int], Options], BulkCount]
     label: Any
     label_for_all: Any = None
@@ -70,6 +72,9 @@ class Action:
     log_flag: int = CHANGE
     log_text: Callable[[Options], str]
     form: type[forms.Form] = forms.Form
+
+    def is_possible(self, message: Message) -> bool:
+        return message.state in self.states and self.condition(message)
 
     @property
     def is_deletion(self) -> bool:
@@ -168,10 +173,16 @@ RUN_NOW = Action(
     log_text=lambda _options: "Made due now.",
 )
 
+
+def _was_never_delivered(message: Message) -> bool:
+    return message.delivery_count == 0 and message.errors is None
+
+
 CANCEL = Action(
     name="cancel",
     permission="delete_message",
     states=(State.SCHEDULED,),
+    condition=_was_never_delivered,
     verb=_cancel,
     label=_("Cancel message"),
     question=_("Cancel this scheduled message? It is deleted and never delivered."),
@@ -295,14 +306,23 @@ def warn_of_kept(model_admin: BaseAdmin, request: HttpRequest, count: BulkCount)
 # One message
 
 
+def is_permitted(
+    model_admin: BaseAdmin, request: HttpRequest, action: Action, message: Message | None = None
+) -> bool:
+    """Return whether the user may run the action, on this message if one is given."""
+    return model_admin.has_view_permission(request, message) and model_admin.holds(
+        request, action.permission
+    )
+
+
 def offered_actions(
     model_admin: BaseAdmin, request: HttpRequest, message: Message
 ) -> list[tuple[Action, str]]:
-    """Return the actions that the message's state and the user's permissions allow, with URLs."""
+    """Return the actions that are possible on the message and permitted to the user, with URLs."""
     return [
         (action, model_admin.url(action.name, message.pk))
         for action in ACTIONS.values()
-        if message.state in action.states and model_admin.holds(request, action.permission)
+        if action.is_possible(message) and is_permitted(model_admin, request, action, message)
     ]
 
 
@@ -312,13 +332,14 @@ def act_on_message(
     """Ask for confirmation if necessary, or run the action, and redirect."""
     if request.method != "POST":
         return HttpResponseNotAllowed(["POST"])
-    if not (
-        model_admin.has_view_permission(request) and model_admin.holds(request, action.permission)
-    ):
+    if not is_permitted(model_admin, request, action):
         raise PermissionDenied
-    message = Message.objects.filter(pk=id).first()
+    message = model_admin.get_object(request, str(id))
+    if message is not None and not is_permitted(model_admin, request, action, message):
+        raise PermissionDenied
     if message is None:
-        text = gettext("Message #%(id)d no longer exists.") % {"id": id}
+        text = gettext("There is no %(kind)s #%(id)d any more.")
+        text %= {"kind": model_admin.opts.verbose_name, "id": id}
         model_admin.message_user(request, text, messages.WARNING)
     elif message.state not in action.states:
         text = gettext("“%(action)s” is not possible: #%(id)d is %(state)s, not %(expected)s.") % {
@@ -328,6 +349,8 @@ def act_on_message(
             "expected": get_text_list([state_label(state) for state in action.states]),
         }
         model_admin.message_user(request, text, messages.ERROR)
+    elif not action.condition(message):
+        model_admin.message_user(request, action.refused, messages.ERROR)
     elif action.confirm_single and not is_confirmed(request):
         return confirmation(
             model_admin,
@@ -337,11 +360,11 @@ def act_on_message(
             button=action.confirm,
             details=[f"{message}: {message.subject}" if message.subject else str(message)],
             hidden=[("lease", request.POST.get("lease", ""))],
-            back=_url_after(model_admin, id),
+            back=_url_after(model_admin, request, id),
         )
     else:
         _run_on_message(model_admin, request, message, action)
-    return HttpResponseRedirect(_url_after(model_admin, id))
+    return HttpResponseRedirect(_url_after(model_admin, request, id))
 
 
 def _run_on_message(
@@ -359,8 +382,8 @@ def _run_on_message(
         report(model_admin, request, action, count)
 
 
-def _url_after(model_admin: BaseAdmin, id: int) -> str:
+def _url_after(model_admin: BaseAdmin, request: HttpRequest, id: int) -> str:
     """Return the URL of the message's page, or of the list if the list no longer has it."""
-    if model_admin.model.objects.filter(pk=id).exists():
+    if model_admin.get_object(request, str(id)) is not None:
         return model_admin.url("change", id)
     return model_admin.url("changelist")

@@ -42,7 +42,7 @@ class UncountedChangeList(ChangeList):
         except ValueError as error:
             raise IncorrectLookupParameters from error
         self.next_position = page.next
-        self.result_list: Any = self.model_admin.rows_of(page.ids)
+        self.result_list: Any = self.model_admin.rows_of(request, page.ids)
         # Equal counts keep the templates from showing a total or a selection across pages.
         self.result_count = self.full_result_count = len(self.result_list)
         self.show_full_result_count = False
@@ -102,7 +102,8 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Allow only the filters of the list: ?lock_token__startswith=… would reveal the token."""
-        return lookup in {getattr(filter, "parameter_name", None) for filter in self.list_filter}
+        filters = self.list_filter if request is None else self.get_list_filter(request)
+        return lookup in {getattr(filter, "parameter_name", None) for filter in filters}
 
     def response_action(
         self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **options: Any
@@ -135,21 +136,25 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         is_last = len(ids) <= self.list_per_page
         return Page(ids=ids[: self.list_per_page], next=None if is_last else str(end))
 
-    def rows_of(self, ids: Sequence[Any]) -> list[Model]:
-        """Return the rows of one page of the list, in the order of `ids`."""
-        rows = self.get_page_queryset().in_bulk(ids)
-        return [rows[id] for id in ids if id in rows]
+    def rows_of(self, request: HttpRequest, ids: Sequence[Any]) -> list[Model]:
+        """Return the rows of one page of the list that the user may view, in the order of `ids`."""
+        rows = self.get_page_queryset(request).in_bulk(ids)
+        return [
+            rows[id] for id in ids if id in rows and self.has_view_permission(request, rows[id])
+        ]
 
-    def get_page_queryset(self) -> Any:
+    def get_page_queryset(self, request: HttpRequest) -> Any:
         """Return the queryset that reads the columns of the list."""
-        return self.model.objects.all()
+        return self.get_queryset(request)
 
     def url(self, name: str, *arguments: Any) -> str:
         """Return the URL of a page of this model on the admin site that it is registered with."""
         view = f"admin:{self.opts.app_label}_{self.opts.model_name}_{name}"
         return reverse(view, args=arguments, current_app=self.admin_site.name)
 
-    def render(self, request: HttpRequest, template: str, **context: Any) -> TemplateResponse:
+    def render(
+        self, request: HttpRequest, template: str, *, status: int = 200, **context: Any
+    ) -> TemplateResponse:
         """Return a page of the app from one of its templates."""
         request.current_app = self.admin_site.name
         defaults = {
@@ -158,7 +163,10 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             "media": self.media,
         }
         return TemplateResponse(
-            request, f"admin/django_mqlite/{template}.html", {**defaults, **context}
+            request,
+            f"admin/django_mqlite/{template}.html",
+            {**defaults, **context},
+            status=status,
         )
 
 

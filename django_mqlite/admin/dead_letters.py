@@ -14,11 +14,13 @@ from django.utils.translation import gettext_lazy as _
 
 from ..exceptions import QueueNotFound
 from ..formatting import short_error
-from ..models import DeadLetter
-from ..types import State
+from ..models import DeadLetter, Message
+from ..types import State, clamped
+from ..verbs.find import last_error_text
 from .actions import PURGE, REDRIVE
 from .base import ErrorClassFilter, GroupFilter, QueueFilter, ReasonFilter
 from .bulk_actions import act_on_many
+from .content import content_of
 from .formatting import shortened
 from .messages import EMPTY, BaseMessageAdmin
 
@@ -38,11 +40,10 @@ class DeadLetterAdmin(BaseMessageAdmin):
     ordering = ("-finished_at", "-id")
     actions = ("redrive", "purge")
 
-    def get_page_queryset(self) -> Any:
-        return DeadLetter.objects.with_last_error().only(
+    def get_page_queryset(self, request: HttpRequest) -> Any:
+        return self.get_queryset(request).annotate(last_error=last_error_text()).only(
             "id", "queue", "subject", "group_id", "dead_letter_reason", "dead_letter_description",
-            "error_class",
-            "delivery_count", "finished_at",
+            "error_class", "delivery_count", "finished_at",
         )  # fmt: skip
 
     def changelist_view(
@@ -75,6 +76,14 @@ class DeadLetterAdmin(BaseMessageAdmin):
         view = "admin:django_mqlite_message_history"
         return redirect(reverse(view, args=[object_id], current_app=self.admin_site.name))
 
+    def render_gone(self, request: HttpRequest, number: int) -> HttpResponse:
+        """Redirect to the message's page if it is not a dead letter."""
+        others = Message.objects.filter(pk=clamped(number)).exclude(state=State.DEAD_LETTERED)
+        if others.exists():
+            view = "admin:django_mqlite_message_change"
+            return redirect(reverse(view, args=[number], current_app=self.admin_site.name))
+        return super().render_gone(request, number)
+
     # The permissions belong to Message, of which this model is a proxy.
     def has_redrive_permission(self, request: HttpRequest) -> bool:
         return self.holds(request, REDRIVE.permission)
@@ -93,8 +102,12 @@ class DeadLetterAdmin(BaseMessageAdmin):
     @admin.display(description=_("error"), empty_value=EMPTY)
     def error(self, letter: Any) -> str | None:
         """Return the last error with its class, and the description unless it is the same text."""
-        last_error = short_error(letter.error_class, letter.last_error)
         description = letter.dead_letter_description
-        repeated = description in (letter.last_error, last_error)
-        texts = (last_error, None if repeated else description)
+        if description in (letter.last_error, short_error(letter.error_class, letter.last_error)):
+            description = None
+        last_error, description = (
+            text and content_of(letter).shown(text, letter, "error")
+            for text in (letter.last_error, description)
+        )
+        texts = (short_error(letter.error_class, last_error), description)
         return " – ".join(filter(None, map(shortened, texts))) or None

@@ -1,19 +1,21 @@
 """Bodies, JSON, failed deliveries and charts as text and HTML."""
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from django.utils.formats import localize
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import Truncator
 from django.utils.timezone import localtime
 from django.utils.translation import gettext
 
-from .. import message
+from .. import message, timing
 from ..exceptions import format_error
-from ..timing import moment
+from ..formatting import format_time
+from ..timing import epoch_ms, moment
 from ..types import PeriodTally
 
 MAX_CHARACTERS = 20_000
@@ -33,12 +35,39 @@ def shortened(text: str | None) -> str | None:
 
 
 def preformatted(text: str) -> SafeString:
-    """Return the text as HTML; long lines scroll instead of widening the page."""
-    return format_html('<pre class="mqlite-pre" tabindex="0">{}</pre>', text)
+    """Return the text as HTML, truncated if it is long; long lines scroll in their box."""
+    return format_html('<pre class="mqlite-pre" tabindex="0">{}</pre>', _truncated(printable(text)))
+
+
+def time_with_age(at: datetime | None) -> str:
+    """Return the time with its seconds and its age, and the whole date as a tooltip; "" if None."""
+    if at is None:
+        return ""
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        at.isoformat(),
+        f"{localtime(at):%Y-%m-%d %H:%M:%S %Z}",
+        format_time(epoch_ms(at), now=timing.now_ms()),
+    )
+
+
+SEQUENCE_NUMBER = re.compile(r"(?<![&\w])#(\d+)\b")
+
+
+def with_links(text: str, ids: Collection[int], url: Callable[[int], str]) -> SafeString:
+    """Return the text with a link to the page of each message of `ids` that it names as #17."""
+
+    def link(match: re.Match[str]) -> str:
+        number = int(match[1])
+        return (
+            format_html('<a href="{}">#{}</a>', url(number), number) if number in ids else match[0]
+        )
+
+    return mark_safe(SEQUENCE_NUMBER.sub(link, conditional_escape(text)))  # noqa: S308 - escaped
 
 
 def readable_body(body: bytes, content_type: str | None) -> str:
-    """Return indented JSON, text or a hex dump, truncated if it is long.
+    """Return indented JSON, text or a hex dump, which is truncated if it is long.
 
     A body that does not match its content type is shown as text or as bytes.
     """
@@ -49,12 +78,11 @@ def readable_body(body: bytes, content_type: str | None) -> str:
 
 
 def readable_json(value: Any) -> str:
-    """Return the value as JSON, indented unless it is nested too deeply, truncated if long."""
+    """Return the value as JSON, indented unless it is nested too deeply."""
     try:
-        text = json.dumps(value, ensure_ascii=False, indent=2)
+        return json.dumps(value, ensure_ascii=False, indent=2)
     except RecursionError:
-        text = json.dumps(value, ensure_ascii=False)
-    return _truncated(printable(text))
+        return json.dumps(value, ensure_ascii=False)
 
 
 def _readable(data: Any) -> str:
@@ -62,7 +90,7 @@ def _readable(data: Any) -> str:
         case bytes():
             return _hex_dump(data)
         case str():
-            return _truncated(printable(data))
+            return data
         case _:
             return readable_json(data)
 
@@ -94,30 +122,44 @@ def _hex_line(start: int, part: bytes) -> str:
     return f"{start:08x}  {part.hex(' '):<{BYTES_PER_LINE * 3}} {letters}"
 
 
-def failed_deliveries(errors: Sequence[Mapping[str, Any]]) -> SafeString:
-    """Return a list of failed deliveries, most recent first, with collapsible tracebacks."""
-    items = ((_failed_delivery(error),) for error in reversed(errors))
+def failed_deliveries(
+    errors: Sequence[Mapping[str, Any]], shown: Callable[[str], str | None]
+) -> SafeString:
+    """Return a list of failed deliveries, most recent first, with collapsible tracebacks.
+
+    `shown` returns what the user may see of a text of an error, or None.
+    """
+    items = ((_failed_delivery(error, shown),) for error in reversed(errors))
     return format_html(
-        '<ol reversed start="{}">{}</ol>',
+        '<ol class="mqlite-failures" reversed start="{}">{}</ol>',
         len(errors),
         format_html_join("", "<li>{}</li>", items),
     )
 
 
-def _failed_delivery(error: Mapping[str, Any]) -> SafeString:
+def _failed_delivery(error: Mapping[str, Any], shown: Callable[[str], str | None]) -> SafeString:
     failed_at = moment(error.get("failed_at") or 0)
-    facts = gettext("delivery %(number)s, %(worker)s, %(at)s") % {
+    facts = gettext("delivery %(number)s, %(worker)s") % {
         "number": error.get("delivery", "?"),
         "worker": error.get("worker") or gettext("unnamed worker"),
-        "at": localize(localtime(failed_at)) if failed_at else "?",
+    }
+    texts = {
+        name: text and shown(str(text))
+        for name in ("message", "traceback")
+        if (text := error.get(name))
     }
     summary = format_html(
-        "<strong>{}</strong><br>{}", printable(format_error(error)), printable(facts)
+        "<strong>{}</strong><br>{}, {}",
+        printable(format_error({"class": error.get("class"), "message": texts.get("message")}))
+        or gettext("hidden"),
+        printable(facts),
+        time_with_age(failed_at) or "?",
     )
-    if not error.get("traceback"):
+    if not texts.get("traceback"):
         return summary
-    traceback = printable(str(error["traceback"]))
-    return format_html("<details><summary>{}</summary><pre>{}</pre></details>", summary, traceback)
+    return format_html(
+        "<details><summary>{}</summary>{}</details>", summary, preformatted(str(texts["traceback"]))
+    )
 
 
 CHART_HEIGHT = 24

@@ -7,8 +7,6 @@ from itertools import count
 from typing import Any
 
 from django.db import models
-from django.db.models import F, Func
-from django.db.models.functions import Cast
 
 from .. import signals, timing
 from ..arguments import checked_ids, checked_integer, checked_text, optional_text
@@ -96,18 +94,6 @@ class DeadLetterVerbs(Verbs[M]):
                 connection, queue=queue, newest=MAX_COUNTED, limit=limit
             )
         return [ErrorCount(*row) for row in rows]
-
-    def with_last_error(self) -> models.QuerySet[M]:
-        """Annotate dead letters with `last_error`, the message of their last error or None.
-
-        Use it only for a few messages, selected by id, because it reads all `errors` of each.
-        """
-        message = Func(
-            F("errors"),
-            template="CASE WHEN json_valid(%(expressions)s) "
-            "THEN json_extract(%(expressions)s, '$[#-1].message') END",
-        )
-        return self.annotate(last_error=Cast(message, models.TextField()))  # type: ignore[return-value]
 
     def redrive(
         self,

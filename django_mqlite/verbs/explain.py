@@ -54,15 +54,18 @@ class DeletedMessage:
     enqueued_before: int | None
 
 
-def explain(connection: Any, id: int) -> Explanation:
+def explain(connection: Any, id: int, *, quote_errors: bool = True) -> Explanation:
     """Explain why the message has not run, what holds it, or how it ended. Reads only.
 
-    `id` may be any number; the explanation names it unchanged.
+    `id` may be any number; the explanation names it unchanged. With `quote_errors` False, it names
+    the classes of errors only.
     """
     stored_id = checked_id(id)
     message = store.explain.message_status(connection, stored_id)
     if message is not None:
-        return explain_status(message, _read_context(connection, message))
+        if not quote_errors:
+            message = _without_error_texts(message)
+        return explain_status(message, _read_context(connection, message, quote_errors))
     before, after = store.explain.neighbours(connection, stored_id)
     deleted = DeletedMessage(
         id=int(id),
@@ -74,11 +77,18 @@ def explain(connection: Any, id: int) -> Explanation:
     return explain_deleted(deleted, now=timing.now_ms())
 
 
-def _read_context(connection: Any, message: MessageStatus) -> ExplainContext:
+def _without_error_texts(message: MessageStatus) -> MessageStatus:
+    description = message.dead_letter_description and _("with a hidden description")
+    return message._replace(error_message=None, dead_letter_description=description)
+
+
+def _read_context(
+    connection: Any, message: MessageStatus, quote_errors: bool = True
+) -> ExplainContext:
     workers = tuple(registered_workers(connection.alias))
     context = ExplainContext(now=timing.now_ms(), workers=workers)
     if message.blocked:
-        return replace(context, head=_explain_head(connection, message))
+        return replace(context, head=_explain_head(connection, message, quote_errors))
     if message.state != State.ACTIVE:
         return context
     serving = [worker.worker for worker in context.serving(message.queue)]
@@ -91,12 +101,14 @@ def _read_context(connection: Any, message: MessageStatus) -> ExplainContext:
     )
 
 
-def _explain_head(connection: Any, message: MessageStatus) -> Explanation | None:
+def _explain_head(
+    connection: Any, message: MessageStatus, quote_errors: bool
+) -> Explanation | None:
     """Explain the head of the message's line; None if the head has just been deleted."""
     head = store.explain.HEAD_OF_LINE.value(
         connection, queue=message.queue, line=message.line or ""
     )
-    return None if head is None else explain(connection, head)
+    return None if head is None else explain(connection, head, quote_errors=quote_errors)
 
 
 def _has_handler(queue: str) -> bool:

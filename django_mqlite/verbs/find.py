@@ -2,6 +2,10 @@
 
 import re
 
+from django.db import models
+from django.db.models import F, Func
+from django.db.models.functions import Cast
+
 from ..arguments import checked_id, checked_integer, checked_text, encode_text, optional_text
 from ..guard import safe_repr
 from ..store import sqlite as store
@@ -11,6 +15,19 @@ from .base import M, Verbs, from_rows, require_queue
 from .explain import explain
 
 POSITION = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
+
+
+def last_error_text() -> Cast:
+    """Return the expression for the text of the last recorded error of a message, or NULL.
+
+    Use it only for a few messages, selected by id, because it reads all `errors` of each.
+    """
+    text = Func(
+        F("errors"),
+        template="CASE WHEN json_valid(%(expressions)s) "
+        "THEN json_extract(%(expressions)s, '$[#-1].message') END",
+    )
+    return Cast(text, models.TextField())
 
 
 class FindVerbs(Verbs[M]):
@@ -32,12 +49,14 @@ class FindVerbs(Verbs[M]):
 
     # Overrides Django's explain() of a query, which every query set still has.
     @has_async_twin
-    def explain(self, id: int) -> Explanation:  # type: ignore[override]
+    def explain(self, id: int, *, quote_errors: bool = True) -> Explanation:  # type: ignore[override]
         """Explain why the message has not run, what holds it, or how it ended.
 
-        The cost does not depend on the number of messages. The message may have been deleted.
+        The cost does not depend on the number of messages. The message may have been deleted. With
+        `quote_errors` False, the classes of errors are named but not their texts, which can quote
+        the body.
         """
-        return explain(self.connection, id)
+        return explain(self.connection, id, quote_errors=quote_errors)
 
     aexplain = async_twin(explain)  # type: ignore[arg-type]
 

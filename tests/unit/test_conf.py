@@ -139,6 +139,10 @@ INVALID = {
     r"MQLITE\['ENCODER'\] must be the path of a subclass of json.JSONEncoder": [
         {"ENCODER": value} for value in ("json.dumps", "decimal.Decimal", JSONEncoder(), 5)
     ],
+    r"MQLITE\['ADMIN_BODY'\] must be the path of a callable": [
+        {"ADMIN_BODY": value} for value in (5, "django_mqlite.types.MAX_INTEGER")
+    ],
+    r"MQLITE\['ADMIN_BODY'\] cannot be imported": [{"ADMIN_BODY": "no.such.module"}],
     r"MQLITE\['ENCODER'\] cannot be imported": [
         {"ENCODER": value} for value in ("", "JSONEncoder", "json.Missing", "no.such.module")
     ],

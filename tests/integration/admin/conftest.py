@@ -4,7 +4,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-VIEW = ("view_queue", "view_message", "view_deadletter", "view_subscription")
+VIEW = ("view_queue", "view_message", "view_deadletter", "view_subscription", "view_body")
 PERMISSIONS = {
     "redrive": "redrive_message",
     "purge": "purge_message",

@@ -54,7 +54,7 @@ def test_lease_is_shown_without_its_token(viewer, queue, clock):
 
     page = text_of(viewer.get(page_of(message)))
 
-    assert "host-a:4711, until 18:00:30 (in 20 s), held for 10 s" in page
+    assert ">host-a:4711</a>, until 18:00:30 (in 20 s), held for 10 s" in page
     assert "1 of 10" in page
     assert token
     assert token not in page
@@ -149,9 +149,19 @@ def test_message_page_explains_the_state(viewer, queue, make):
     assert f"#{message.pk}: {message.explain().text}" in page
 
 
-@pytest.mark.parametrize("id", ["999", "9" * 30, "x"])
-def test_missing_message_redirects_to_the_index(viewer, queue, id):
-    response = viewer.get(reverse("admin:django_mqlite_message_change", args=[id]))
+@pytest.mark.parametrize("model", ["message", "deadletter"])
+@pytest.mark.parametrize("id", [1, 999, -5, 10**30])
+def test_page_of_a_missing_message_is_what_why_says(viewer, queue, caplog, model, id):
+    enqueue_and_claim("jobs", 1).complete()
+
+    response = viewer.get(reverse(f"admin:django_mqlite_{model}_change", args=[id]))
+
+    assert response.status_code == 404
+    assert f"#{id}: {Message.objects.explain(id).text}" in response.content.decode()
+
+
+def test_page_of_an_invalid_number_redirects_to_the_index(viewer, queue):
+    response = viewer.get(reverse("admin:django_mqlite_message_change", args=["x"]))
 
     assert response.status_code == 302
 

@@ -46,7 +46,7 @@ def test_finished_task_shows_status_worker_and_result(viewer, tasks):
 
 
 def test_failed_task_is_redriven_like_a_dead_letter(make_staff, tasks):
-    operator = make_staff("view_deadletter", "view_message", "redrive_message")
+    operator = make_staff("view_deadletter", "view_message", "view_body", "redrive_message")
     calls.fail.enqueue("because")
     drain("default")
     letter = DeadLetter.objects.get()
