@@ -99,23 +99,37 @@ class OperationVerbs(Verbs[M]):
         queue: str,
         *,
         state: str | None = None,
+        error_class: str | None = None,
         limit: int | None = None,
         progress: Progress | None = None,
     ) -> int:
-        """Discard the unfinished messages of `queue`, or those in `state`; return their number.
+        """Discard the unfinished messages of `queue`; return their number.
 
+        `state` selects those in this state, and `error_class` those whose last error was of this
+        class, without its module, such as "ConnectionRefusedError": messages that are retried.
         `limit` is the maximum number to discard. Messages that are enqueued during the call are not
         discarded. `progress` is called after each batch with the number so far. Raises
         QueueNotFound, and ValueError for a state of finished messages.
         """
-        if state is not None and not (isinstance(state, str) and state in UNFINISHED):
-            raise ValueError(
-                f"state must be one of {', '.join(UNFINISHED)}, not {safe_repr(state)}: other "
-                "messages have ended"
-            )
-        states = UNFINISHED if state is None else (State(state),)
-        discard = partial(self._discard, states=states)
-        return self._in_batches_of_queue(queue, state, limit, progress, discard)
+        states = (_unfinished_state(state),) if state is not None else UNFINISHED
+        discard = partial(self._discard, states=states, last_error=error_class)
+        if error_class is None:
+            return self._in_batches_of_queue(queue, state, limit, progress, discard)
+        ids = self.unfinished_ids_of_class(queue, error_class, state=state)
+        limit = None if limit is None else checked_integer(limit, "limit")
+        return self._in_batches_of_ids(ids[:limit], discard, progress)
+
+    def unfinished_ids_of_class(
+        self, queue: str, error_class: str, *, state: str | None = None
+    ) -> list[int]:
+        """Return the ids of the messages that discard_queue() with these arguments discards."""
+        queue = checked_text(queue, "queue")
+        error_class = checked_text(error_class, "error_class")
+        if state is not None:
+            state = _unfinished_state(state)
+        connection = self.connection
+        require_queue(connection, queue)
+        return store.operations.unfinished_ids_of_class(connection, queue, state, error_class)
 
     @has_async_twin
     def activate(self, id: int) -> bool:
@@ -149,10 +163,14 @@ class OperationVerbs(Verbs[M]):
         return self._in_batches_of_queue(queue, State.DEFERRED, limit, progress, self._activate)
 
     @retry_with_any_text
-    def _discard(self, ids: Sequence[int], states: Collection[str]) -> int:
+    def _discard(
+        self, ids: Sequence[int], states: Collection[str], last_error: str | None = None
+    ) -> int:
         using = self.database
         with write_transaction(using) as (connection, now):
-            discarded = store.operations.discard(connection, ids, states, now=now)
+            discarded = store.operations.discard(
+                connection, ids, states, now=now, last_error=last_error
+            )
             for message, description in discarded:
                 send_dead_letter_after_commit(
                     using, message, self.model, reason="Discarded", description=description
@@ -168,11 +186,18 @@ class OperationVerbs(Verbs[M]):
                 after_commit(self.database, partial(ring_doorbell, self.database))
         return count
 
-    def _in_batches_of_ids(self, ids: Sequence[int], change: Callable[[Sequence[int]], int]) -> int:
+    def _in_batches_of_ids(
+        self,
+        ids: Sequence[int],
+        change: Callable[[Sequence[int]], int],
+        progress: Progress | None = None,
+    ) -> int:
         count = 0
         for start in range(0, len(ids), BATCH):
             with yield_to_other_writers(self.database):
                 count += change(ids[start : start + BATCH])
+            if progress is not None:
+                progress(count)
         return count
 
     def _in_batches_of_queue(
@@ -202,3 +227,12 @@ class OperationVerbs(Verbs[M]):
             if len(ids) < size:
                 break
         return count
+
+
+def _unfinished_state(state: Any) -> State:
+    if not (isinstance(state, str) and state in UNFINISHED):
+        raise ValueError(
+            f"state must be one of {', '.join(UNFINISHED)}, not {safe_repr(state)}: other "
+            "messages have ended"
+        )
+    return State(state)

@@ -1,5 +1,7 @@
 """15 Unfinished messages are discarded, and deferred ones activated."""
 
+from functools import partial
+
 import pytest
 from django.db import transaction
 
@@ -23,9 +25,9 @@ pytestmark = pytest.mark.django_db
 TRANSACTIONAL = pytest.mark.django_db(transaction=True)
 
 
-def retrying():
+def retrying(error=None):
     message = enqueue_and_claim("jobs")
-    message.abandon(delay=60)
+    message.abandon(delay=60, error=error)
     return message
 
 
@@ -232,6 +234,43 @@ def test_queue_is_discarded_by_state(clock, queue, make_queue, state):
 
 
 @pytest.mark.rule("15.5")
+def test_messages_are_discarded_by_the_class_of_their_last_error(clock, queue, make_queue):
+    refused = [retrying(ConnectionRefusedError("no")) for _ in range(3)]
+    others = [retrying(ValueError("bad")), enqueue("jobs", None)]
+    Message.objects.run_now(refused[0].pk)
+
+    discard = partial(Message.objects.discard_queue, "jobs", error_class="ConnectionRefusedError")
+    assert discard(state="active", limit=5) == 1
+    assert discard(limit=1) == 1
+    assert discard() == 1
+    assert discard() == 0
+
+    assert {state_of(message) for message in refused} == {"dead_lettered"}
+    assert [state_of(message) for message in others] == ["scheduled", "active"]
+
+
+@pytest.mark.rule("15.5")
+@TRANSACTIONAL
+def test_message_that_failed_otherwise_during_the_call_is_not_discarded(clock, queue):
+    Message.objects.enqueue_many("jobs", [b""] * 1_001)
+    for message in Message.objects.claim("jobs", limit=1_001):
+        message.abandon(delay=60, error=ValueError("bad"))
+    last = Message.objects.order_by("pk").last()
+
+    def fail_otherwise(count):
+        if count == 1_000:
+            Message.objects.run_now(last.pk)
+            claim_one("jobs").abandon(delay=60, error=KeyError("other"))
+
+    discarded = Message.objects.discard_queue(
+        "jobs", error_class="ValueError", progress=fail_otherwise
+    )
+
+    assert discarded == 1_000
+    assert state_of(last) == "scheduled"
+
+
+@pytest.mark.rule("15.5")
 def test_queue_is_discarded_in_batches_up_to_a_limit(clock, queue):
     Message.objects.enqueue_many("jobs", [b""] * 2_500)
     counts = []
@@ -270,6 +309,9 @@ def test_messages_enqueued_during_the_call_are_not_discarded(clock, queue):
         ("discard_queue", ("jobs",), {"state": "dead_lettered"}, ValueError),
         ("discard_queue", ("jobs",), {"state": ["active"]}, ValueError),
         ("discard_queue", ("jobs",), {"limit": 0}, ValueError),
+        ("discard_queue", ("jobs",), {"error_class": ""}, ValueError),
+        ("discard_queue", ("jobs",), {"error_class": ValueError}, TypeError),
+        ("discard_queue", ("job",), {"error_class": "ValueError"}, QueueNotFound),
         ("activate", (None,), {}, TypeError),
         ("activate_many", (5,), {}, TypeError),
         ("activate_queue", ("job",), {}, QueueNotFound),

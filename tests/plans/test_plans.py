@@ -35,6 +35,10 @@ EACH_STATE = {
     f"INDEX mqlite_messages_{state} (queue=?)"
     for state in ("active", "locked", "scheduled", "deferred", "dead", "completed")
 }
+UNFINISHED = EACH_STATE - {
+    "INDEX mqlite_messages_dead (queue=?)",
+    "INDEX mqlite_messages_completed (queue=?)",
+}
 
 # How each statement may access messages.
 EXPECTED = {
@@ -127,12 +131,8 @@ EXPECTED = {
     "operations.ACTIVATE": {BY_ID},
     "operations.DISCARD": {BY_ID},
     "operations.RUN_NOW": {BY_ID},
-    "operations.UNFINISHED_IDS": {
-        "INDEX mqlite_messages_active (queue=?)",
-        "INDEX mqlite_messages_locked (queue=?)",
-        "INDEX mqlite_messages_scheduled (queue=?)",
-        "INDEX mqlite_messages_deferred (queue=?)",
-    },
+    "operations.UNFINISHED_IDS": UNFINISHED,
+    "operations.UNFINISHED_IDS_OF_CLASS": UNFINISHED,
     "settle.RENEW": {BY_ID},
     "settle.ABANDON": {BY_ID},
     "settle.BACKOFF": {BY_ID},

@@ -3,7 +3,7 @@
 import json
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -282,7 +282,7 @@ class Action:
 
     def _add_arguments(self, parser: ArgumentParser) -> None:
         if self.in_queue:
-            add_ids_or_queue(parser, with_state=len(self.in_queue.states) > 1)
+            add_ids_or_queue(parser, any_state=len(self.in_queue.states) > 1)
         else:
             add_ids(parser)
         if self.confirm or self.in_queue:
@@ -331,37 +331,52 @@ class InQueue:
     """A verb for the messages of a queue in some states. `confirm` is the question."""
 
     verb: Callable[..., int]
-    """The method of the manager; it takes `state` if there is more than one state."""
+    """The method of the manager. With several states, it takes `state` and `error_class`."""
     states: Sequence[State]
     confirm: str
 
     def run(self, options: Options, output: Output, *, done: str) -> None:
         """Act on no more messages than were confirmed, even if there are more by then."""
         require_terminal(options)
-        name, selected = options["queue"], options.get("state")
-        queue = Queue.objects.db_manager(options["database"]).named(name)
-        count = self._count(queue, selected, options["limit"])
+        name = options["queue"]
+        messages = Message.objects.db_manager(options["database"])
+        selection = {
+            option: options[option]
+            for option in ("state", "error_class")
+            if options.get(option) is not None
+        }
+        count = self._count(messages, options, **selection)
         changed = 0
         if count:
-            messages = plural(count, "message")
-            output.confirm(self.confirm.format(count=messages, queue=name), options)
-            by_state = {} if selected is None else {"state": selected}
+            question = self.confirm.format(count=plural(count, "message"), queue=name)
+            output.confirm(question, options)
             with output.progress("messages", count) as progress:
-                changed = self.verb(
-                    Message.objects.db_manager(options["database"]),
-                    name,
-                    limit=count,
-                    progress=progress,
-                    **by_state,
-                )
+                changed = self.verb(messages, name, limit=count, progress=progress, **selection)
         text = f"{plural(changed, 'message')} of queue {name} {done}."
         output.answer({"queue": name, done: changed}, text)
 
-    def _count(self, queue: Queue, selected: State | None, limit: int | None) -> int:
-        stats = Queue.objects.db_manager(queue._state.db).stats()
-        counts = next((stat.counts for stat in stats if stat.queue == queue.name), {})
-        total = sum(counts.get(state, 0) for state in self.states if selected in (None, state))
+    def _count(
+        self,
+        messages: MessageManager[Any],
+        options: Options,
+        *,
+        state: State | None = None,
+        error_class: str | None = None,
+    ) -> int:
+        queue, limit = options["queue"], options["limit"]
+        if error_class is not None:
+            total = len(messages.unfinished_ids_of_class(queue, error_class, state=state))
+        else:
+            counts = counts_of_queue(queue, options)
+            total = sum(counts[each] for each in self.states if state in (None, each))
         return total if limit is None else min(total, limit)
+
+
+def counts_of_queue(queue: str, options: Options) -> Mapping[str, int]:
+    """Return the number of the queue's messages by state. Raises QueueNotFound."""
+    queues = Queue.objects.db_manager(options["database"])
+    name = queues.named(queue).name
+    return next(stats.counts for stats in queues.stats() if stats.queue == name)
 
 
 def _refusal(action: Action, explanation: Explanation) -> str:

@@ -157,13 +157,15 @@ def add_ids(parser: ArgumentParser) -> None:
     parser.add_argument("ids", nargs="+", metavar="ID", help=IDS)
 
 
-def add_ids_or_queue(parser: ArgumentParser, *, with_state: bool) -> None:
+def add_ids_or_queue(parser: ArgumentParser, *, any_state: bool) -> None:
     """Add [ID …], and the options that select messages of a queue instead."""
     add = parser.add_argument
     add("ids", nargs="*", metavar="ID", help=IDS)
     add("--queue", metavar="QUEUE", help="messages of this queue instead")
-    if with_state:
+    if any_state:
         add("--state", type=unfinished_state, metavar="STATE", help="in this state, with --queue")
+        text = "only if the last error is of this class, with --queue"
+        add("--error-class", metavar="CLASS", help=text)
     add("--limit", type=count, metavar="N", help="at most N, with --queue")
 
 
@@ -173,9 +175,10 @@ def check_ids_or_queue(options: Options) -> None:
         raise CommandError("Pass either sequence numbers or --queue, not both.")
     if not (options["ids"] or options["queue"]):
         raise CommandError("Nothing is selected: pass sequence numbers, or --queue.")
-    for name in ("state", "limit"):
+    for name in ("state", "error_class", "limit"):
         if options["ids"] and options.get(name):
-            raise CommandError(f"--{name} selects messages of a queue: pass --queue with it.")
+            option = "--" + name.replace("_", "-")
+            raise CommandError(f"{option} selects messages of a queue: pass --queue with it.")
 
 
 def add_id(parser: ArgumentParser) -> None:

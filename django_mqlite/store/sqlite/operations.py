@@ -42,6 +42,7 @@ DISCARD = Statement(
     + UNFINISHED
     + """
        AND state IN (SELECT value FROM json_each(%(states)s))
+       AND (%(last_error)s IS NULL OR m.error_class = %(last_error)s)
     RETURNING """
     + RELEASED_COLUMNS
     + ", dead_letter_description",
@@ -49,16 +50,23 @@ DISCARD = Statement(
 
 
 def discard(
-    connection: Connection, ids: Sequence[int], states: Collection[str], *, now: int
+    connection: Connection,
+    ids: Sequence[int],
+    states: Collection[str],
+    *,
+    now: int,
+    last_error: str | None = None,
 ) -> list[tuple[Released, str]]:
     """Dead-letter those of the messages that are unfinished and in one of `states`.
 
-    Returns each with its description.
+    `last_error` restricts them to those whose last error is of this class. Returns each with its
+    description.
     """
     rows = DISCARD.all(
         connection,
         ids=json.dumps(list(ids)),
         states=json.dumps(list(states)),
+        last_error=last_error,
         error_class="django_mqlite.exceptions.Discarded",
         reason="the message was discarded",
         now=now,
@@ -98,6 +106,38 @@ def unfinished_ids(
     `state` None means any unfinished state.
     """
     rows = UNFINISHED_IDS.all(connection, queue=queue, state=state, newest=newest, limit=limit)
+    return [id for (id,) in rows]
+
+
+# Served by the same indexes. The class of the last error is read from each row.
+UNFINISHED_IDS_OF_CLASS = Statement(
+    """
+    SELECT id FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'locked' AND error_class = %(error_class)s
+       AND (%(state)s IS NULL OR %(state)s = 'locked')
+     UNION ALL
+    SELECT id FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'active' AND error_class = %(error_class)s
+       AND (%(state)s IS NULL OR %(state)s = 'active')
+     UNION ALL
+    SELECT id FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'scheduled' AND error_class = %(error_class)s
+       AND (%(state)s IS NULL OR %(state)s = 'scheduled')
+     UNION ALL
+    SELECT id FROM mqlite_messages
+     WHERE queue = %(queue)s AND state = 'deferred' AND error_class = %(error_class)s
+       AND (%(state)s IS NULL OR %(state)s = 'deferred')
+    """,
+)
+
+
+def unfinished_ids_of_class(
+    connection: Connection, queue: str, state: str | None, error_class: str
+) -> list[int]:
+    """Return the ids of the queue's unfinished messages whose last error is of this class."""
+    rows = UNFINISHED_IDS_OF_CLASS.all(
+        connection, queue=queue, state=state, error_class=error_class
+    )
     return [id for (id,) in rows]
 
 

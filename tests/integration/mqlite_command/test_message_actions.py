@@ -210,6 +210,25 @@ def test_messages_of_a_queue_are_discarded(queue, make_queue, reply, options):
         assert state_of(messages[0]) == "dead_lettered"
 
 
+def test_retrying_messages_are_discarded_by_error_class(queue, reply):
+    for error in (ValueError("bad"), ValueError("worse"), KeyError("k")):
+        enqueue_and_claim("jobs").abandon(delay=60, error=error)
+    selection = ("--queue", "jobs", "--error-class", "ValueError")
+    reply("no\n")
+
+    with pytest.raises(CommandError, match="Nothing was done"):
+        mqlite("discard", *selection)
+    assert answer("discard", *selection, "--limit", 1, "--yes") == {
+        "queue": "jobs", "discarded": 1,
+    }  # fmt: skip
+    assert mqlite("discard", *selection, "--yes") == "1 message of queue jobs discarded.\n"
+    assert mqlite("discard", *selection, "--yes") == "0 messages of queue jobs discarded.\n"
+    with pytest.raises(CommandError, match="--error-class selects messages of a queue"):
+        mqlite("discard", 1, "--error-class", "ValueError")
+
+    assert Message.objects.filter(state="scheduled").count() == 1
+
+
 def test_deferred_messages_of_a_queue_are_activated(queue, reply):
     messages = [set_aside(), set_aside()]
     reply("no\n")
