@@ -13,6 +13,7 @@ from .types import State
 from .verbs.base import M
 from .verbs.claim import ClaimVerbs
 from .verbs.dead_letters import DeadLetterVerbs
+from .verbs.deletion import DeletionVerbs
 from .verbs.enqueue import EnqueueVerbs
 from .verbs.find import FindVerbs
 from .verbs.keys import KeyVerbs
@@ -31,7 +32,9 @@ __all__ = [
 ]
 
 
-class MessageManager(EnqueueVerbs[M], ClaimVerbs[M], OperationVerbs[M], FindVerbs[M]):
+class MessageManager(
+    EnqueueVerbs[M], ClaimVerbs[M], OperationVerbs[M], DeletionVerbs[M], FindVerbs[M]
+):
     """Enqueue, claim, settle and inspect messages: `Message.objects`.
 
     - Enqueue: enqueue(), enqueue_many(), publish()
@@ -39,6 +42,7 @@ class MessageManager(EnqueueVerbs[M], ClaimVerbs[M], OperationVerbs[M], FindVerb
     - Settle: complete_many(); a claimed message has complete(), abandon(), reject() and defer()
     - Operate: cancel(), run_now(), release(), discard(), activate(); the last two also for many ids
       and for a queue: discard_many(), discard_queue(), activate_many(), activate_queue()
+    - Delete: empty_queue(), prune_completed()
     - Inspect: peek(), find(), explain()
     """
 

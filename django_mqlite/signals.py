@@ -39,7 +39,8 @@ messages_redriven = Signal()
 """Dead letters were redriven. One signal for each batch: only `count` and `using` are set."""
 
 messages_purged = Signal()
-"""Dead letters were purged. One signal for each batch: only `count` and `using` are set."""
+"""Dead letters were purged, or a queue was emptied. One signal for each batch: only `count` and
+`using` are set."""
 
 logger = get_logger("django_mqlite")
 

@@ -119,6 +119,11 @@ EXPECTED = {
     "dead_letters.COUNT_BY_ERROR": {"INDEX mqlite_messages_died (finished_at>?)"},
     "dead_letters.COUNT_BY_ERROR_IN_QUEUE": {DEAD},
     "dead_letters.NEXT_BATCH": {DEAD_BETWEEN},
+    "deletion.WAITING_IDS": UNFINISHED - {"INDEX mqlite_messages_locked (queue=?)"} | {DEAD},
+    "deletion.DELETE_WAITING": {BY_ID},
+    "deletion.COMPLETED_BATCH": {
+        "INDEX mqlite_messages_completed (queue=? AND finished_at>? AND finished_at<?)"
+    },
     "dead_letters.PURGE": {BY_ID},
     "dead_letters.DUPLICATES_IN_QUEUE": {BY_ID, UNIQUE_KEY},
     "dead_letters.SKIPPED_DUPLICATES": {BY_ID},
@@ -205,6 +210,7 @@ def test_every_statement_on_messages_has_an_expected_plan():
         ),
         "queues.QUEUE_STATS",
         "dead_letters.NEXT_BATCH",
+        "deletion.COMPLETED_BATCH",
     ],
 )
 def test_statement_reads_rows_in_index_order_without_sorting(databases, name):

@@ -1,6 +1,6 @@
 """The subcommands of `manage.py mqlite`: one entry each in a table."""
 
-from . import act, file, inspect, keys, queues, schedules
+from . import act, delete, file, inspect, keys, queues, schedules
 from .arguments import Subcommand
 
 SUBCOMMANDS: dict[str, Subcommand] = {
@@ -8,6 +8,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     for subcommand in (
         *inspect.SUBCOMMANDS,
         *act.SUBCOMMANDS,
+        *delete.SUBCOMMANDS,
         *queues.SUBCOMMANDS,
         *schedules.SUBCOMMANDS,
         *keys.SUBCOMMANDS,
