@@ -1,4 +1,7 @@
-"""Subscription filters: CEL expressions over a message's properties, never its body.
+"""Subscription filters: CEL expressions over a message's properties.
+
+A filter never sees the body, except the filters of clients of the HTTP broker, whose language has
+variables for it.
 
 CEL, the Common Expression Language, has no side effects, and its only loops are macros over a
 list. Nested loops and expressions that build large values are rejected, because filters run in
@@ -9,6 +12,8 @@ is installed with the extra [filters].
 import json
 import logging
 import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
@@ -22,6 +27,7 @@ from .types import NewMessage
 logger = logging.getLogger("django_mqlite")
 
 MAX_FILTER = 4_096
+MAX_TRANSLATED_FILTER = 16_384
 
 MAX_ADDITIONS = 32
 """Limit of `+`, which also joins strings and lists, so that no filter builds large values."""
@@ -38,8 +44,8 @@ METHODS = MACROS | {
 
 FUNCTIONS = frozenset(
     {
-        *("bytes", "double", "duration", "dyn", "has", "int", "size", "string", "timestamp"),
-        *("type", "uint"),
+        *("bytes", "double", "duration", "dyn", "has", "int", "length", "member"),
+        *("optional_member", "size", "string", "timestamp", "type", "uint"),
     }
 )
 """Functions called without one: `size(subject_parts)`."""
@@ -60,80 +66,147 @@ BRACKET = re.compile(
 )
 """A bracket. For a call, also its name and its first argument if that is an identifier."""
 
-VARIABLES = frozenset(
-    {
-        "subject",
-        "subject_parts",
-        "properties",
-        "property_keys",
-        "group_id",
-        "correlation_id",
-        "reply_to",
-        "message_id",
-        "content_type",
-        "body_size",
-        "enqueued_at",
-        "visible_at",
-    }
-)
+
+def _member(value: Mapping[str, Any], name: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"a value of type {type(value).__name__} has no members")
+    return value.get(name)
 
 
-def check_filter(expression: str) -> None:
-    """Raise ValueError if the expression is not a valid filter; '' matches everything."""
+OWN_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "length": len,
+    "member": _member,
+    "optional_member": lambda value, name: None if value is None else _member(value, name),
+}
+"""Functions that CEL does not have.
+
+`size()` counts the bytes of a text, and `length()` its characters. `member(map, name)` is null for
+a missing member, and `optional_member(map, name)` also for a map that is null. They are only passed
+to a filter that calls one, because a filter without them is faster.
+"""
+
+VARIABLES: Mapping[str, Callable[[NewMessage, int], Any]] = {
+    "subject": lambda message, now: message.subject or "",
+    "subject_parts": lambda message, now: message.subject.split(".") if message.subject else [],
+    "properties": lambda message, now: _properties_of(message),
+    "property_keys": lambda message, now: sorted(_properties_of(message)),
+    "group_id": lambda message, now: message.group_id or "",
+    "correlation_id": lambda message, now: message.correlation_id or "",
+    "reply_to": lambda message, now: message.reply_to or "",
+    "message_id": lambda message, now: message.message_id or "",
+    "content_type": lambda message, now: message.content_type or "",
+    "body_size": lambda message, now: len(message.body),
+    "enqueued_at": lambda message, now: moment(now),
+    "visible_at": lambda message, now: moment(message.visible_from(now)),
+}
+"""The variables of a filter, each with the function that returns its value at the time `now`."""
+
+BODY_VARIABLES: Mapping[str, Callable[[NewMessage, int], Any]] = {
+    "body_text": lambda message, now: message.body.decode(errors="replace"),
+    "body_json": lambda message, now: _json_object(message),
+}
+"""The variables that only filters of clients of the HTTP broker have."""
+
+
+def _properties_of(message: NewMessage) -> Any:
+    return json.loads(message.properties or "{}")
+
+
+def _json_object(message: NewMessage) -> Any:
+    """Return the body if it is a JSON object, and {} otherwise. Its numbers are floats."""
+    if message.content_type and "json" not in message.content_type.lower():
+        return {}
+    try:
+        document = json.loads(message.body, parse_int=float)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def check_filter(expression: str, *, translated: bool = False) -> None:
+    """Raise ValueError if the expression is not a valid filter; '' matches everything.
+
+    A filter that was translated from the language of a client of the HTTP broker may be longer and
+    use BODY_VARIABLES.
+    """
     if not isinstance(expression, str):
         raise TypeError(f"filter must be a CEL expression, not {safe_repr(expression)}")
-    if len(expression) > MAX_FILTER:
-        raise ValueError(f"filter must have at most {MAX_FILTER} characters, not {len(expression)}")
-    if expression:
-        compiled(expression)
+    limit = MAX_TRANSLATED_FILTER if translated else MAX_FILTER
+    if len(expression) > limit:
+        raise ValueError(f"filter must have at most {limit} characters, not {len(expression)}")
+    known = VARIABLES.keys() | BODY_VARIABLES if translated else VARIABLES.keys()
+    unknown = compiled(expression).names - known if expression else set()
+    if unknown:
+        raise ValueError(
+            f"filter {safe_repr(expression)} uses {', '.join(sorted(unknown)):.100}; the variables "
+            f"are {', '.join(sorted(known))}."
+        )
 
 
-def matches(expression: str, variables: dict[str, Any], *, subscription: str) -> bool:
+def matches(expression: str, variables: "FilterVariables", *, subscription: str) -> bool:
     """Return whether the filter matches the message; log an error in it and return False."""
     try:
         return evaluate(expression, variables)
     except ImproperlyConfigured:
         raise
     except Exception as error:  # noqa: BLE001 - a failing filter must not stop the publish
-        logger.warning(
-            "The filter of subscription %s failed: %s", subscription, printable(str(error))
-        )
+        # The text of an error may quote a value, and a body is never logged.
+        sees_body = any(name in expression for name in BODY_VARIABLES)
+        text = type(error).__name__ if sees_body else printable(str(error))
+        logger.warning("The filter of subscription %s failed: %s", subscription, text)
         return False
 
 
-def evaluate(expression: str, variables: dict[str, Any]) -> bool:
+def evaluate(expression: str, variables: "FilterVariables") -> bool:
     """Return whether the filter matches the message, or raise the error of the expression."""
     if not expression:
         return True
     result = compiled(expression).execute(variables)
     if not isinstance(result, bool):
-        raise TypeError(f"the result is {result!r:.100}, not true or false")
+        raise TypeError(f"the result is of type {type(result).__name__}, not true or false")
     return result
 
 
-def filter_variables(message: NewMessage, *, now: int) -> dict[str, Any]:
+class FilterVariables(dict[str, Any]):
+    """The values of the variables for a message, each computed when a filter uses it."""
+
+    def __init__(self, message: NewMessage, now: int) -> None:
+        super().__init__()
+        self._message = message
+        self._now = now
+
+    def __missing__(self, name: str) -> Any:
+        compute = VARIABLES.get(name) or BODY_VARIABLES[name]
+        value = self[name] = compute(self._message, self._now)
+        return value
+
+
+def filter_variables(message: NewMessage, *, now: int) -> FilterVariables:
     """Return the variables of a filter for this message. Missing texts are ''."""
-    properties = json.loads(message.properties or "{}")
-    subject = message.subject or ""
-    return {
-        "subject": subject,
-        "subject_parts": subject.split(".") if subject else [],
-        "properties": properties,
-        "property_keys": sorted(properties),
-        "group_id": message.group_id or "",
-        "correlation_id": message.correlation_id or "",
-        "reply_to": message.reply_to or "",
-        "message_id": message.message_id or "",
-        "content_type": message.content_type,
-        "body_size": len(message.body),
-        "enqueued_at": moment(now),
-        "visible_at": moment(message.visible_from(now)),
-    }
+    return FilterVariables(message, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A compiled filter, the variables that it uses, and those of OWN_FUNCTIONS that it calls."""
+
+    program: Any
+    names: frozenset[str]
+    functions: Mapping[str, Callable[..., Any]]
+
+    def execute(self, variables: FilterVariables) -> Any:
+        """Return the value of the expression for these variables."""
+        values = {name: variables[name] for name in self.names}
+        if self.functions:
+            return self.program.execute(
+                _cel().Context(variables=values, functions=dict(self.functions))
+            )
+        return self.program.execute(values)
 
 
 @lru_cache(maxsize=1_024)
-def compiled(expression: str) -> Any:
-    """Return the compiled expression. Raises ValueError for invalid syntax, names and high cost."""
+def compiled(expression: str) -> Filter:
+    """Return the compiled expression. Raises ValueError for invalid syntax and high cost."""
     try:
         program = _cel().compile(expression)
     except ValueError as error:
@@ -143,14 +216,9 @@ def compiled(expression: str) -> Any:
     code = TEXT.sub(" ", expression)
     if code.count("+") > MAX_ADDITIONS:
         raise ValueError(f"A filter has at most {MAX_ADDITIONS} additions, not {code.count('+')}.")
-    bound = _loop_variables(code)
-    unknown = sorted(set(program.variables()) - VARIABLES - bound)
-    if unknown:
-        raise ValueError(
-            f"filter {safe_repr(expression)} uses {', '.join(unknown):.100}; the variables are "
-            f"{', '.join(sorted(VARIABLES))}."
-        )
-    return program
+    names = frozenset(program.variables()) - _loop_variables(code)
+    called = OWN_FUNCTIONS.keys() & program.functions()
+    return Filter(program, names, {name: OWN_FUNCTIONS[name] for name in called})
 
 
 def _loop_variables(code: str) -> set[str]:

@@ -60,6 +60,9 @@ TRUE += [
     "enqueued_at.getHours() == 0 && enqueued_at.getMinutes() == 0",
     "enqueued_at.getSeconds() == 0 && enqueued_at.getMilliseconds() == 0",
     '["a"].existsOne(x, x == "a")',
+    'length("café") == 4 && length(subject_parts) == 3',
+    'member(properties, "country") == "se" && member(properties, "city") == null',
+    'optional_member(member(properties, "city"), "x") == null',
 ]
 FALSE = [
     'subject == "other"',
