@@ -51,17 +51,19 @@ def format_time(ms: int, *, now: int) -> str:
 
 
 def format_limits(limits: QueueLimits, *, now: int) -> list[str]:
-    """Return a text for each limit, such as `2 of 3 in flight`."""
-    texts = []
-    if limits.max_in_flight:
-        counts = {"in_flight": limits.in_flight, "maximum": limits.max_in_flight}
-        texts.append(_("%(in_flight)d of %(maximum)d in flight") % counts)
-    if limits.bucket is not None:
-        texts.append(_format_bucket(limits.bucket, now=now))
-    return texts
+    """Return a text for each limit of the queue: its use, or when there is room again."""
+    texts = [format_in_flight(limits)] if limits.max_in_flight else []
+    return texts if limits.bucket is None else [*texts, format_rate(limits.bucket, now=now)]
 
 
-def _format_bucket(bucket: Bucket, *, now: int) -> str:
+def format_in_flight(limits: QueueLimits) -> str:
+    """Return how many leases are held, such as `2 of 3 in flight`."""
+    counts = {"in_flight": limits.in_flight, "maximum": limits.max_in_flight}
+    return _("%(in_flight)d of %(maximum)d in flight") % counts
+
+
+def format_rate(bucket: Bucket, *, now: int) -> str:
+    """Return the tokens of a rate, such as `rate 100/min: 7 of 100 tokens`."""
     rate = bucket.rate
     if bucket.tokens or bucket.next_token_at is None:
         text = _("rate %(rate)s: %(tokens)d of %(count)d tokens")

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final, Self
 
 from .guard import safe_repr
-from .timing import milliseconds
+from .timing import iso, milliseconds
 
 UNITS: Final = {"s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 """Milliseconds by unit of a rate, as it is shown."""
@@ -89,15 +89,22 @@ class Bucket:
     rate: Rate
     level: int
     updated_at: int
+    is_restarted: bool = False
+    """True if the clock was set back since `updated_at`, so that the refill starts from now."""
 
     def at(self, now: int) -> Self:
-        """Return the bucket at `now`. A time before `updated_at` adds no tokens.
+        """Return the bucket at `now`.
 
-        After the clock was set back, the bucket continues to refill from there.
+        A time before `updated_at` adds no tokens. The bucket refills from there, because waiting
+        until the clock has reached `updated_at` again could take hours.
         """
         elapsed = min(max(0, now - self.updated_at), self.rate.period_ms)
-        level = min(self.level + elapsed * self.rate.count, self._full)
-        return replace(self, level=level, updated_at=now)
+        return replace(
+            self,
+            level=min(self.level + elapsed * self.rate.count, self._full),
+            updated_at=now,
+            is_restarted=now < self.updated_at,
+        )
 
     @property
     def tokens(self) -> int:
@@ -134,7 +141,8 @@ class QueueLimits:
     """The limits of a queue and their use at one time. Times are in epoch milliseconds.
 
     `max_in_flight` 0 and `bucket` None mean no limit. `in_flight` is the number of live leases, and
-    `first_expiry` the time at which the first of them ends unless it is settled or renewed.
+    `first_expiry` the time at which the first of them ends unless it is settled or renewed; without
+    `max_in_flight` they are not counted.
     """
 
     max_in_flight: int = 0
@@ -163,8 +171,31 @@ class QueueLimits:
         return min(self.free_leases, self.tokens)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """The limits and their use as JSON types, None for a limit that is not set.
+
+        `next_token_at` is None while the rate has a token.
+        """
+        bucket = self.bucket
+        return {
+            "max_in_flight": self.max_in_flight or None,
+            "in_flight": self.in_flight if self.max_in_flight else None,
+            "rate": None if bucket is None else str(bucket.rate),
+            "tokens": None if bucket is None else bucket.tokens,
+            "next_token_at": None if bucket is None or bucket.tokens else iso(bucket.next_token_at),
+        }
+
+    @property
     def opens_at(self) -> int:
-        """The earliest time at which a message can be claimed without a settle; 0 for now."""
+        """The earliest time for a claim unless a message is settled before; 0 for now.
+
+        A bucket that the clock has restarted needs a claim, which stores its new time.
+        """
+        if self.bucket is not None and self.bucket.is_restarted:
+            return 0
         lease = 0 if self.free_leases else (self.first_expiry or 0)
         token = 0 if self.tokens or self.bucket is None else (self.bucket.next_token_at or 0)
         return max(lease, token)
+
+
+UNLIMITED: Final = QueueLimits()

@@ -223,6 +223,9 @@ class Message(GuardedModel):
     lease_lost = False
     """Set by the worker's lease renewer; read it as `message.lease.lost`."""
 
+    in_flight_limited = False
+    """True if the message counts towards its queue's `max_in_flight`: a settle wakes workers."""
+
     read_error: BaseException | None = None
     """The error that the project's `from_db()` or a receiver raised when a worker read the row."""
 

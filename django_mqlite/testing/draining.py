@@ -59,6 +59,10 @@ def drain(
     the time of the retry, or a FakeClock that lasts for this call. Messages that were scheduled for
     later are not delivered; move a FakeClock to deliver them.
 
+    The limits of a queue apply. With `retries`, the clock is also moved to the next token of a
+    `rate`; without, the messages above the rate are left. Messages that wait because the caller
+    holds `max_in_flight` leases are left.
+
     With `schedules`, the due ticks of recurring schedules are enqueued as well. A schedule starts
     with its next tick after the first such call, as it does with the first worker. Move a FakeClock
     to reach the tick.
@@ -125,18 +129,22 @@ def _next_queue(
 ) -> str | None:
     """Return the queue of the next due message, or None.
 
-    If no message is due, move the clock to the next retry.
+    If no message can be delivered, move the clock to the next retry or the next token of a rate.
     """
     while True:
         run_round(URGENT, using)
-        claimable = Message.objects.db_manager(using).claimable()
-        for queue in queues:
-            if queue in claimable:
+        limits = Message.objects.db_manager(using).claimable_limits()
+        waiting = {queue: limits[queue] for queue in queues if queue in limits}
+        for queue, limit in waiting.items():
+            if limit.opens_at <= clock.ms:
                 return queue
-        due = _next_retry(queues, using) if retries else None
-        if due is None:
+        # A lease is not waited for: only the caller or an outer drain() can hold it.
+        due = [limit.opens_at for limit in waiting.values() if limit.free_leases > 0]
+        if (retry := _next_retry(queues, using)) is not None:
+            due.append(retry)
+        if not (retries and due):
             return None
-        clock.ms = max(clock.ms, due)
+        clock.ms = max(clock.ms, min(due))
 
 
 @worker_connections()

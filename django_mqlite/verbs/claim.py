@@ -1,7 +1,7 @@
 """Claim messages under a lease or delete them, also in the transaction that settles others."""
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +11,7 @@ from .. import timing
 from ..arguments import checked_ids, checked_integer, checked_text, optional_text
 from ..doorbell import ring_doorbell
 from ..exceptions import QueueNotFound, TransactionRefused
+from ..limits import QueueLimits
 from ..store import sqlite as store
 from ..store.sqlite.base import MessageRow, NotUtf8, decode_text
 from ..timing import Duration
@@ -18,7 +19,7 @@ from ..transactions import after_commit, in_callers_transaction, write_transacti
 from ..types import Rejection
 from .any_text import retry_with_any_text
 from .async_twins import async_twin, has_async_twin
-from .base import M, from_rows, from_worker_rows, lock_ms, require_queue
+from .base import M, from_rows, from_worker_rows, lock_ms
 from .references import naming_references
 from .settle import Settlement, SettleVerbs, restoring_states, settle
 
@@ -37,7 +38,37 @@ class Claim:
     attempt_id: str | None = None
 
 
-def claim_rows(connection: Any, queue: str, claim: Claim, *, now: int) -> list[MessageRow]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """Claimed rows. `in_flight_limited`: they count towards their queue's max_in_flight."""
+
+    rows: list[MessageRow]
+    in_flight_limited: bool = False
+
+
+def claim_within_limits(
+    connection: Any, queue: str, claim: Callable[..., list[MessageRow]], *, limit: int, now: int
+) -> Claimed:
+    """Call `claim` for at most `limit` messages, or fewer if the limits of the queue leave less.
+
+    Each message takes a token of the queue's rate. `claim` is one of the store's claims, which
+    return nothing from a queue with limits on their own. Raises QueueNotFound.
+    """
+    rows = claim(limit=limit, within_limits=False)
+    if rows:
+        return Claimed(rows=rows)
+    limits = store.limits.limits_of(connection, [queue], now=now).get(queue)
+    if limits is None:
+        raise QueueNotFound(queue, store.queues.queue_names(connection))
+    if limits.room > 0 and limits.is_set:
+        rows = claim(limit=min(limit, limits.room), within_limits=True)
+    bucket = limits.bucket
+    if bucket is not None and (rows or bucket.is_restarted):
+        store.limits.write_bucket(connection, queue, bucket.take(len(rows)))
+    return Claimed(rows=rows, in_flight_limited=limits.max_in_flight > 0)
+
+
+def claim_rows(connection: Any, queue: str, claim: Claim, *, now: int) -> Claimed:
     """Claim messages of the queue, or return those that the same attempt has claimed before.
 
     Raises QueueNotFound if there is no such queue.
@@ -45,22 +76,21 @@ def claim_rows(connection: Any, queue: str, claim: Claim, *, now: int) -> list[M
     if claim.attempt_id is not None:
         replayed = store.claim.replay_attempt(connection, queue, claim.attempt_id, now=now)
         if replayed is not None:
-            return replayed
-    rows = store.claim.claim(
+            return Claimed(rows=replayed)
+    claim_some = partial(
+        store.claim.claim,
         connection,
         queue,
         now=now,
-        limit=claim.limit,
         secret=secrets.token_hex(16),
         worker=claim.worker,
         lock_duration=claim.lock_ms,
         at_least=claim.at_least_ms,
     )
-    if not rows and not store.claim.queue_exists(connection, queue):
-        raise QueueNotFound(queue, store.queues.queue_names(connection))
-    if rows and claim.attempt_id is not None:
-        store.claim.remember_attempt(connection, queue, claim.attempt_id, rows, now=now)
-    return rows
+    claimed = claim_within_limits(connection, queue, claim_some, limit=claim.limit, now=now)
+    if claimed.rows and claim.attempt_id is not None:
+        store.claim.remember_attempt(connection, queue, claim.attempt_id, claimed.rows, now=now)
+    return claimed
 
 
 UNREADABLE = Rejection(
@@ -115,9 +145,9 @@ class ClaimVerbs(SettleVerbs[M]):
         )
         while True:
             with self._claiming() as connection:
-                rows = claim_rows(connection, queue, claim, now=timing.now_ms())
-            messages = self._readable(rows)
-            if messages or not rows:
+                claimed = claim_rows(connection, queue, claim, now=timing.now_ms())
+            messages = self._readable(claimed)
+            if messages or not claimed.rows:
                 return messages
 
     aclaim = async_twin(claim)
@@ -142,17 +172,21 @@ class ClaimVerbs(SettleVerbs[M]):
         requested_ids = checked_ids(ids)
         lock_duration_ms = lock_ms(lock_duration)
         with self._claiming() as connection:
-            require_queue(connection, queue)
-            rows = store.claim.claim_deferred(
+            now = timing.now_ms()
+            claim = partial(
+                store.claim.claim_deferred,
                 connection,
                 queue,
                 requested_ids,
-                now=timing.now_ms(),
+                now=now,
                 secret=secrets.token_hex(16),
                 worker=worker,
                 lock_duration=lock_duration_ms,
             )
-        return self._readable(rows)
+            claimed = claim_within_limits(
+                connection, queue, claim, limit=len(requested_ids), now=now
+            )
+        return self._readable(claimed)
 
     aclaim_deferred = async_twin(claim_deferred)
 
@@ -168,15 +202,21 @@ class ClaimVerbs(SettleVerbs[M]):
         queue = checked_text(queue, "queue")
         limit = checked_integer(limit, "limit")
         with write_transaction(self.database) as (connection, now):
-            rows = store.claim.claim_and_delete(connection, queue, now=now, limit=limit)
-            if not rows:
-                require_queue(connection, queue)
-        return from_rows(self.model, self.database, rows)
+            claim = partial(store.claim.claim_and_delete, connection, queue, now=now)
+            claimed = claim_within_limits(connection, queue, claim, limit=limit, now=now)
+        return from_rows(self.model, self.database, claimed.rows)
 
     aclaim_and_delete = async_twin(claim_and_delete)
 
     def claimable(self) -> set[str]:
-        """Return the names of queues that have claimable messages, without the write lock."""
+        """Return the names of queues that have claimable messages, without the write lock.
+
+        A queue that has reached a limit has none.
+        """
+        return {queue for queue, limits in self.claimable_limits().items() if limits.room > 0}
+
+    def claimable_limits(self) -> dict[str, QueueLimits]:
+        """Return the queues whose messages could be claimed but for their limits. Reads only."""
         return store.claim.claimable_queues(self.connection, now=timing.now_ms())
 
     @naming_references
@@ -195,22 +235,24 @@ class ClaimVerbs(SettleVerbs[M]):
         Claims from the queues in the given order; a lease lasts at least `at_least_ms`. Returns for
         each settlement whether its lease was still held, and the claimed messages.
         """
-        rows: list[MessageRow] = []
+        claims: list[Claimed] = []
+        left = limit
         with restoring_states(settlements), write_transaction(self.database) as (connection, now):
             held = settle(connection, settlements, now=now)
             for queue in queues:
-                if len(rows) < limit:
-                    claim = Claim(limit=limit - len(rows), worker=worker, at_least_ms=at_least_ms)
-                    rows += claim_rows(connection, queue, claim, now=now)
-        return held, self._readable(rows)
+                if left > 0:
+                    claim = Claim(limit=left, worker=worker, at_least_ms=at_least_ms)
+                    claims.append(claim_rows(connection, queue, claim, now=now))
+                    left -= len(claims[-1].rows)
+        return held, self._readable(*claims)
 
-    def _readable(self, rows: Sequence[MessageRow]) -> list[M]:
+    def _readable(self, *claims: Claimed) -> list[M]:
         """Return the claimed messages, and dead-letter those that another program has damaged.
 
         A handler must not receive text where it expects `properties`, and one damaged row must not
         block the other messages.
         """
-        messages = from_worker_rows(self.model, self.database, rows)
+        messages = [message for claimed in claims for message in self._instances(claimed)]
         any_text = self.connection.connection.text_factory is decode_text
         unreadable = [m for m in messages if _is_unreadable(m) or (any_text and _is_not_utf8(m))]
         if not unreadable:
@@ -220,6 +262,13 @@ class ClaimVerbs(SettleVerbs[M]):
         # The messages behind them can be claimed at once.
         after_commit(self.database, partial(ring_doorbell, self.database))
         return [message for message in messages if message not in unreadable]
+
+    def _instances(self, claimed: Claimed) -> list[M]:
+        messages: list[Any] = from_worker_rows(self.model, self.database, claimed.rows)
+        if claimed.in_flight_limited:
+            for message in messages:
+                message.in_flight_limited = True
+        return messages
 
     @contextmanager
     def _claiming(self) -> Iterator[Any]:

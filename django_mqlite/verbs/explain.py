@@ -11,8 +11,9 @@ from django.utils.translation import ngettext
 
 from .. import timing
 from ..arguments import checked_id
-from ..formatting import format_duration, format_time, short_error
+from ..formatting import format_duration, format_in_flight, format_rate, format_time, short_error
 from ..handlers import get_handlers, queues_of_kinds
+from ..limits import UNLIMITED, QueueLimits
 from ..store import sqlite as store
 from ..store.sqlite.explain import COUNT_AHEAD_TO, LastSettlement, MessageStatus
 from ..store.sqlite.settle import RECEIPT_LIFE_MS
@@ -32,6 +33,8 @@ class ExplainContext:
     ahead: int = 0
     held: tuple[HeldLease, ...] = ()
     """The live leases of the workers that serve the message's queue."""
+    limits: QueueLimits = UNLIMITED
+    """The limits of the message's queue; counted for active messages only."""
 
     def serving(self, queue: str) -> list[WorkerRecord]:
         """Return the live workers that serve the queue."""
@@ -91,12 +94,17 @@ def _read_context(
         return replace(context, head=_explain_head(connection, message, quote_errors))
     if message.state != State.ACTIVE:
         return context
+    limits = store.limits.limits_of(connection, [message.queue], now=context.now)
+    context = replace(
+        context,
+        ahead=store.explain.count_ahead(connection, message),
+        limits=limits.get(message.queue, UNLIMITED),
+    )
     serving = [worker.worker for worker in context.serving(message.queue)]
     if not serving:
         return replace(context, has_handler=_has_handler(message.queue))
     return replace(
         context,
-        ahead=store.explain.count_ahead(connection, message),
         held=tuple(held_leases(connection.alias, serving)),
     )
 
@@ -148,9 +156,45 @@ def _active(message: MessageStatus, context: ExplainContext) -> Explanation:
         return _expired(message, context)
     if message.paused:
         return _explanation(message, "paused", _("its queue %(queue)s is paused"))
+    if context.limits.room == 0:
+        return _at_limit(message, context)
     if not context.serving(message.queue):
         return _unserved(message, context)
     return _claimable(message, context)
+
+
+def _at_limit(message: MessageStatus, context: ExplainContext) -> Explanation:
+    limits, bucket = context.limits, context.limits.bucket
+    workers = len(context.serving(message.queue))
+    if bucket is None or limits.free_leases == 0:
+        code = "max_in_flight"
+        limit = format_in_flight(limits)
+    else:
+        code = "rate"
+        limit = format_rate(bucket, now=context.now)
+    text = _("waits for the limit of queue %(queue)s: %(limit)s")
+    if context.ahead:
+        text += ngettext(
+            "; %(before)s other message comes first",
+            "; %(before)s other messages come first",
+            context.ahead,
+        )
+    if not workers:
+        text += _("; no live worker serves the queue")
+    return _explanation(
+        message,
+        code,
+        text,
+        {"limit": limit, "before": _ahead(context)},
+        **limits.facts,
+        ahead=context.ahead,
+        workers=workers,
+    )
+
+
+def _ahead(context: ExplainContext) -> str:
+    """Return the number of messages that come first, with a plus sign if there are more."""
+    return f"{context.ahead}{'+' if context.ahead >= COUNT_AHEAD_TO else ''}"
 
 
 def _scheduled(message: MessageStatus, context: ExplainContext) -> Explanation:
@@ -206,7 +250,6 @@ def _claimable(message: MessageStatus, context: ExplainContext) -> Explanation:
     slots = sum(worker.slots for worker in serving)
     if 0 < slots <= len(context.held):
         return _waiting_for_slot(message, context, slots)
-    more = "+" if context.ahead >= COUNT_AHEAD_TO else ""
     text = ngettext(
         "can be claimed after %(before)s other messages; %(workers)d worker with %(slots)d slots "
         "serves its queue",
@@ -218,7 +261,7 @@ def _claimable(message: MessageStatus, context: ExplainContext) -> Explanation:
         message,
         "claimable",
         text,
-        {"before": f"{context.ahead}{more}"},
+        {"before": _ahead(context)},
         ahead=context.ahead,
         workers=len(serving),
         slots=slots,

@@ -63,9 +63,14 @@ def settle(connection: Any, settlements: Sequence[Settlement], *, now: int) -> l
         else lease is not None and _settle_one(connection, settlement, lease, now=now)
         for settlement, lease in zip(settlements, leases, strict=True)
     ]
-    if any(settlement.message.line is not None for settlement in settlements):
+    if any(_makes_room(settlement.message) for settlement in settlements):
         after_commit(connection.alias, partial(ring_doorbell, connection.alias))
     return held
+
+
+def _makes_room(message: Any) -> bool:
+    """Return whether another message may become claimable when the message is settled."""
+    return message.line is not None or message.in_flight_limited
 
 
 def _complete(

@@ -1,11 +1,13 @@
 """The consumer: settles finished deliveries and claims messages for free threads."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from django.db import Error, connections
 
+from .. import timing
 from ..exceptions import MessageReferenced, QueueNotFound
 from ..guard import get_logger
 from ..logs import CurrentMessage
@@ -59,6 +61,8 @@ class Consumer:
         self._stall_is_logged = False
         self._memory = Memory(options.max_memory_mb)
         self._reap_at = 0.0
+        self._limits_open_at = math.inf
+        self._waits_for_limit = False
         self._version = -1
         self._may_have_work = True
         self._database_errors = DatabaseErrors()
@@ -129,11 +133,14 @@ class Consumer:
         except Error as error:
             return self._database_errors.failed(error)
         self._database_errors.cleared()
-        self._idle = not (self._may_have_work or queues or self._pool.running)
-        if self._may_have_work and claim and self._free > 0:
+        can_claim = claim and self._free > 0
+        waits = self._may_have_work or queues or self._pool.running or self._waits_for_limit
+        self._idle = not waits
+        if self._may_have_work and can_claim:
             return 0
         until_reap = self._reap_at - time.monotonic() if self._reaper else MAX_POLL_INTERVAL
-        return max(0, min(self._wakeup.poll_interval, until_reap))
+        until_limit = self._limits_open_at - time.monotonic() if can_claim else MAX_POLL_INTERVAL
+        return max(0, min(self._wakeup.poll_interval, until_reap, until_limit))
 
     def _notice_commits(self) -> None:
         """Query again after a commit, which may have added a message or an earlier schedule."""
@@ -181,13 +188,30 @@ class Consumer:
             self._entry.count(message)
 
     def _claimable_queues(self) -> list[str]:
-        """Return the served queues with claimable messages, in order; empty if nothing changed."""
-        if not self._may_have_work or self._free == 0:
+        """Return the served queues with claimable messages, in order; empty if nothing changed.
+
+        A queue that has reached a limit is not among them. It is checked again after a commit, such
+        as a settle by another worker, or once the limit has a token or a lease has expired.
+        """
+        is_due = self._may_have_work or time.monotonic() >= self._limits_open_at
+        if not is_due or self._free == 0:
             return []
-        claimable = self._messages.claimable()
-        queues = [queue for queue in self._queues_in_order() if queue in claimable]
+        limits = self._messages.claimable_limits()
+        waits = {
+            queue: limits[queue].opens_at - timing.now_ms()
+            for queue in self._queues_in_order()
+            if queue in limits
+        }
+        queues = [queue for queue, wait in waits.items() if wait <= 0]
         self._may_have_work = bool(queues)
+        self._wait_for_limits([wait for wait in waits.values() if wait > 0])
         return queues
+
+    def _wait_for_limits(self, waits_ms: list[int]) -> None:
+        """Check limited queues again after the shortest wait, and each second for clock changes."""
+        self._waits_for_limit = bool(waits_ms)
+        seconds = min(min(waits_ms) / 1_000, MAX_POLL_INTERVAL) if waits_ms else math.inf
+        self._limits_open_at = time.monotonic() + seconds
 
     def _queues_in_order(self) -> Sequence[str]:
         queues = self._options.queues

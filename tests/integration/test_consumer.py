@@ -11,6 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_mqlite import Reject, Retry
+from django_mqlite.limits import UNLIMITED
 from django_mqlite.managers import MessageManager
 from django_mqlite.models import Message
 from django_mqlite.worker import consumer as consumer_module
@@ -201,7 +202,8 @@ def test_queue_deleted_before_the_claim_does_not_stop_the_others(
     enqueue(queue, 1)
     consumer = make_consumer(queues=("ghost", "jobs"))
     with monkeypatch.context() as patched:
-        patched.setattr(MessageManager, "claimable", lambda manager: {"ghost", "jobs"})
+        claimable = dict.fromkeys(("ghost", "jobs"), UNLIMITED)
+        patched.setattr(MessageManager, "claimable_limits", lambda manager: claimable)
         assert consumer.poll() == 0
     assert pool.running == []
 
@@ -443,3 +445,137 @@ def test_claims_delay_a_sweep_that_is_due_for_a_short_time(
     consumer.poll()
 
     assert events == order
+
+
+# Limits
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The reads of claimable queues."""
+    reads, read = [], MessageManager.claimable_limits
+
+    def counted(manager):
+        reads.append(manager)
+        return read(manager)
+
+    monkeypatch.setattr(MessageManager, "claimable_limits", counted)
+    return reads
+
+
+@pytest.mark.rule("17.8")
+def test_limited_worker_sleeps_until_the_next_token(clock, make_queue, make_consumer, pool, reads):
+    queue = make_queue("jobs", rate="100/s")
+    enqueue(queue, 101)
+    Message.objects.claim("jobs", limit=100)
+    consumer = make_consumer()
+
+    assert 0 < poll_until_idle(consumer) <= 0.01
+    assert pool.running == []
+
+    clock.advance(0.01)
+    reads.clear()
+    while not pool.running:
+        consumer.poll()
+    assert len(reads) <= 2
+
+
+@pytest.mark.rule("17.8")
+@pytest.mark.parametrize("limit", [{"rate": "1/h"}, {"max_in_flight": 1}], ids=str)
+def test_limited_worker_reads_nothing_while_it_waits(
+    clock, make_queue, make_consumer, pool, reads, limit
+):
+    queue = make_queue("jobs", **limit)
+    enqueue(queue, 2)
+    Message.objects.claim("jobs")
+    consumer = make_consumer()
+    assert poll_until_idle(consumer) == SLOW_POLL
+    reads.clear()
+
+    for _ in range(5):
+        assert consumer.poll() == SLOW_POLL
+
+    assert (reads, pool.running) == ([], [])
+
+
+@pytest.mark.rule("17.8")
+def test_limited_worker_claims_after_its_own_settle(clock, make_queue, make_consumer, pool):
+    queue = make_queue("jobs", max_in_flight=1)
+    first, second = enqueue(queue, 2)
+    consumer = make_consumer()
+    poll_until_idle(consumer)
+    assert pool.running_ids == [first.pk]
+
+    pool.end(pool.running[0])
+    poll_until_idle(consumer)
+
+    assert pool.running_ids == [second.pk]
+
+
+@pytest.mark.rule("17.8")
+def test_limited_worker_claims_after_the_settle_of_another(clock, make_queue, make_consumer, pool):
+    queue = make_queue("jobs", max_in_flight=1)
+    _, second = enqueue(queue, 2)
+    (held,) = Message.objects.claim("jobs")
+    consumer = make_consumer()
+    poll_until_idle(consumer)
+
+    with other_program() as other:  # commits, as another worker does
+        other.execute("DELETE FROM mqlite_messages WHERE id = ?", [held.pk])
+    poll_until_idle(consumer)
+
+    assert pool.running_ids == [second.pk]
+
+
+@pytest.mark.rule("17.8")
+def test_limited_worker_claims_when_a_lease_expires(clock, make_queue, make_consumer, pool):
+    queue = make_queue("jobs", max_in_flight=1)
+    _, second = enqueue(queue, 2)
+    Message.objects.claim("jobs", lock_duration=0.02)
+    consumer = make_consumer()  # without a reaper
+    assert 0 < poll_until_idle(consumer) <= 0.02
+
+    clock.advance(0.02)
+    while not pool.running:
+        consumer.poll()
+
+    assert pool.running_ids == [second.pk]
+
+
+@pytest.mark.rule("17.8")
+@pytest.mark.parametrize("limit", [{"rate": "1/h"}, {"max_in_flight": 1}], ids=str)
+@pytest.mark.parametrize("round_robin", [False, True])
+def test_limited_queue_does_not_keep_others_waiting(
+    clock, make_queue, make_consumer, pool, limit, round_robin
+):
+    enqueue(make_queue("jobs", **limit), 5)
+    free = enqueue(make_queue("free"), 5)
+    pool.threads = 4
+    consumer = make_consumer(queues=("jobs", "free"), round_robin=round_robin)
+
+    poll_until_idle(consumer)
+
+    assert [message.queue for message in pool.running].count("free") >= 3
+    assert pool.free == 0
+    for message in [message for message in pool.running if message.queue == "free"]:
+        pool.end(message)
+    poll_until_idle(consumer)
+    assert sorted(message.queue for message in pool.running).count("jobs") == 1
+    assert state_of(free[-1]) == "locked"
+
+
+@pytest.mark.rule("17.8")
+@pytest.mark.parametrize("limit", [{"rate": "1/h"}, {"max_in_flight": 1}], ids=str)
+def test_burst_waits_for_messages_behind_a_limit(clock, make_queue, make_consumer, pool, limit):
+    queue = make_queue("jobs", **limit)
+    enqueue(queue, 2)
+    Message.objects.claim("jobs")
+    consumer = make_consumer(burst=True)
+    poll_until_idle(consumer)
+    assert not consumer._done
+
+    with other_program() as other:
+        other.execute("DELETE FROM mqlite_messages")
+    poll_until_idle(consumer)
+
+    assert consumer._done

@@ -89,7 +89,10 @@ RINGS = {
     "rollback to a savepoint": (lambda message: roll_back_savepoint(), False),
     "read": (lambda message: Message.objects.claimable(), False),
     "claim": (lambda message: claim_one("jobs"), False),
+    "complete": (lambda message: message.complete(), False),
     "abandon": (lambda message: message.abandon(delay=0), True),
+    "configure": (lambda message: Queue.objects.configure("jobs", max_in_flight=9), True),
+    "configure the same": (lambda message: Queue.objects.configure("jobs", rate=None), False),
     "resume": (lambda message: Queue.objects.get(name="jobs").resume(), True),
 }
 
@@ -111,6 +114,19 @@ def test_commit_rings_if_a_message_may_be_claimable(queue, wakeup, name):
     commit(message)
 
     assert is_rung(wakeup) == rings
+
+
+@has_doorbell
+@pytest.mark.rule("17.8")
+@pytest.mark.parametrize("settle", ["complete", "defer"])
+def test_settle_in_a_queue_with_max_in_flight_rings(make_queue, wakeup, settle):
+    make_queue("jobs", max_in_flight=1)
+    message = enqueue_and_claim("jobs")
+    wakeup.wait(0)
+
+    getattr(message, settle)()
+
+    assert is_rung(wakeup)
 
 
 @has_doorbell

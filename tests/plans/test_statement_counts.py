@@ -38,6 +38,7 @@ def _known(queue):
 
 
 @pytest.mark.rule("13.10")
+@pytest.mark.rule("17.7")
 @pytest.mark.parametrize(
     ("verb", "expected"),
     [
@@ -52,6 +53,44 @@ def _known(queue):
 def test_verb_runs_few_statements(verb, expected):
     with counted(expected):
         verb()
+
+
+@pytest.mark.rule("17.7")
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 3),
+        # The limits, a claim within them, and the tokens of the rate.
+        ({"max_in_flight": 100}, 5),
+        ({"rate": "100/min"}, 6),
+        ({"max_in_flight": 100, "rate": "100/min"}, 6),
+    ],
+    ids=["no limit", "max_in_flight", "rate", "both"],
+)
+def test_only_limits_cost_a_claim_more_statements(options, expected):
+    Queue.objects.configure("jobs", **options)
+
+    with counted(expected):
+        assert len(Message.objects.claim("jobs", limit=8)) == 8
+
+
+@pytest.mark.rule("17.7")
+@pytest.mark.parametrize(
+    ("options", "expected"), [({}, 1), ({"max_in_flight": 1}, 2), ({"rate": "1/s"}, 2)]
+)
+def test_only_limits_cost_an_idle_worker_a_second_read(options, expected):
+    Queue.objects.configure("jobs", **options)
+
+    with counted(expected):
+        assert Message.objects.claimable() == {"jobs"}
+
+
+@pytest.mark.rule("17.7")
+def test_claim_of_nothing_reads_the_queue_once(make_queue):
+    make_queue("empty")
+
+    with counted(4):
+        assert Message.objects.claim("empty") == []
 
 
 def test_verb_in_the_callers_transaction_adds_a_savepoint_at_most():

@@ -36,6 +36,7 @@ def full(count, period_ms, *, at=0):
     ],
     ids=str,
 )
+@pytest.mark.rule("17.1")
 def test_rate_is_read_and_written_in_one_form(value, count, period_ms, text):
     read = read_rate(value, "rate")
 
@@ -56,6 +57,7 @@ def test_rate_is_read_and_written_in_one_form(value, count, period_ms, text):
     ],
     ids=repr,
 )
+@pytest.mark.rule("17.1")
 def test_invalid_rate_is_refused_with_the_valid_shape(value, error):
     with pytest.raises((TypeError, ValueError), match=error):
         read_rate(value, "rate")
@@ -89,6 +91,7 @@ def test_next_token_is_there_at_its_time_and_not_before(count):
     assert (bucket.at(due - 1).tokens, bucket.at(due).tokens) == (0, 1)
 
 
+@pytest.mark.rule("17.6")
 def test_clock_that_steps_back_adds_no_tokens_and_the_bucket_refills_from_there():
     bucket = full(60, MINUTE, at=10**6).take(60)
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_mqlite import timing
-from django_mqlite.formatting import format_duration
+from django_mqlite.formatting import format_duration, format_limits
 from django_mqlite.models import Queue, Subscription
 from django_mqlite.timing import iso
 from django_mqlite.types import QueueConfig
@@ -46,9 +46,11 @@ def _queues(options: Options, output: Output) -> None:
     elif options["queue"]:
         queue = queues.named(options["queue"])
         configuration = _configuration(queue)
-        options_text = (f"  {_label(name)}: {_shown(queue, name)}" for name in configuration)
-        text = "\n".join((queue.name, *options_text))
-        output.answer({"queue": queue.name, **configuration}, text)
+        limits = next(stats.limits for stats in queues.stats() if stats.queue == queue.name)
+        lines = [f"{_label(name)}: {_shown(queue, name)}" for name in configuration]
+        lines += [f"now: {text}" for text in format_limits(limits, now=timing.now_ms())]
+        text = "\n  ".join((queue.name, *lines))
+        output.answer({"queue": queue.name, **configuration, "limits": limits.facts}, text)
     else:
         rows = list(queues.order_by("name"))
         output.answer_table(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 
+from ...limits import UNLIMITED, QueueLimits
 from .base import (
     M_COLUMNS,
     MESSAGE_COLUMNS,
@@ -11,10 +12,19 @@ from .base import (
     Statement,
     in_claim_order,
 )
+from .limits import limits_of
 
 # A sum above 63 bits is a REAL, which the column rejects: a single row from another program would
 # make every claim fail.
 NEXT_DELIVERY_COUNT = "min(delivery_count, 9223372036854775806) + 1"
+
+# A claim from a queue with a limit finds nothing, unless the caller has counted the queue's room in
+# this transaction and passes it as `limit` together with `within_limits`. A queue without limits
+# therefore needs no other statement, and reads them in a row that it reads anyway.
+IS_OPEN = """(SELECT paused = 0 AND
+                                 (%(within_limits)s OR (max_in_flight = 0 AND rate_count = 0))
+                            FROM mqlite_queues WHERE name = %(queue)s)"""
+"""The condition that messages of the queue can be claimed."""
 
 # Served by mqlite_messages_active (queue, blocked, priority DESC, id) WHERE state = 'active'.
 # Only heads of lines are unblocked, so a batch never has two messages of a group, and a blocked
@@ -38,7 +48,9 @@ CLAIM = Statement(
      WHERE id IN (SELECT id FROM mqlite_messages
                    WHERE queue = %(queue)s AND state = 'active' AND blocked = 0
                      AND (expires_at = 0 OR expires_at > %(now)s)
-                     AND (SELECT paused FROM mqlite_queues WHERE name = %(queue)s) = 0
+                     AND """
+    + IS_OPEN
+    + """
                    ORDER BY priority DESC, id
                    LIMIT %(limit)s)
        AND state = 'active' AND blocked = 0
@@ -53,6 +65,7 @@ def claim(  # noqa: PLR0913 - the parameters of the statement
     *,
     now: int,
     limit: int,
+    within_limits: bool,
     secret: str,
     worker: str | None,
     lock_duration: int | None,
@@ -60,13 +73,16 @@ def claim(  # noqa: PLR0913 - the parameters of the statement
 ) -> list[MessageRow]:
     """Lock at most `limit` messages and count a delivery of each.
 
-    `lock_duration` and `at_least`, its minimum, are in milliseconds; None means the queue's.
+    Returns none from a queue with max_in_flight or a rate, unless `within_limits` confirms that it
+    has room for `limit` messages. `lock_duration` and `at_least`, its minimum, are in milliseconds;
+    None means the queue's.
     """
     rows = CLAIM.all(
         connection,
         queue=queue,
         now=now,
         limit=limit,
+        within_limits=within_limits,
         secret=secret,
         worker=worker,
         lock_duration=lock_duration,
@@ -93,32 +109,41 @@ CLAIM_DEFERRED = Statement(
      WHERE id IN (SELECT m.id
                     FROM json_each(%(ids)s) AS requested
                    CROSS JOIN mqlite_messages AS m ON m.id = requested.value
-                    JOIN mqlite_queues AS q ON q.name = m.queue
-                   WHERE m.queue = %(queue)s AND q.paused = 0
+                   WHERE m.queue = %(queue)s AND """
+    + IS_OPEN
+    + """
                      AND m.state = 'deferred' AND m.blocked = 0
-                     AND (m.expires_at = 0 OR m.expires_at > %(now)s))
+                     AND (m.expires_at = 0 OR m.expires_at > %(now)s)
+                   LIMIT %(limit)s)
        AND state = 'deferred' AND blocked = 0
     RETURNING """
     + MESSAGE_COLUMNS,
 )
 
 
-def claim_deferred(
+def claim_deferred(  # noqa: PLR0913 - the parameters of the statement
     connection: Connection,
     queue: str,
     ids: Sequence[int],
     *,
     now: int,
+    limit: int,
+    within_limits: bool,
     secret: str,
     worker: str | None,
     lock_duration: int | None,
 ) -> list[MessageRow]:
-    """Lock those of `ids` that are deferred in the queue, and count a delivery of each."""
+    """Lock the first `limit` of `ids` that are deferred in the queue, and count a delivery of each.
+
+    `within_limits` as in claim().
+    """
     rows = CLAIM_DEFERRED.all(
         connection,
         queue=queue,
         ids=json.dumps(list(ids)),
         now=now,
+        limit=limit,
+        within_limits=within_limits,
         secret=secret,
         worker=worker,
         lock_duration=lock_duration,
@@ -136,7 +161,9 @@ CLAIM_AND_DELETE = Statement(
      WHERE id IN (SELECT id FROM mqlite_messages
                    WHERE queue = %(queue)s AND state = 'active' AND blocked = 0
                      AND (expires_at = 0 OR expires_at > %(now)s)
-                     AND (SELECT paused FROM mqlite_queues WHERE name = %(queue)s) = 0
+                     AND """
+    + IS_OPEN
+    + """
                    ORDER BY priority DESC, id
                    LIMIT %(limit)s)
        AND state = 'active' AND blocked = 0
@@ -146,16 +173,22 @@ CLAIM_AND_DELETE = Statement(
 
 
 def claim_and_delete(
-    connection: Connection, queue: str, *, now: int, limit: int
+    connection: Connection, queue: str, *, now: int, limit: int, within_limits: bool
 ) -> list[MessageRow]:
-    """Delete at most `limit` messages and return them: no lease and no second delivery."""
-    return in_claim_order(CLAIM_AND_DELETE.all(connection, queue=queue, now=now, limit=limit))
+    """Delete at most `limit` messages and return them: no lease and no second delivery.
+
+    `within_limits` as in claim().
+    """
+    rows = CLAIM_AND_DELETE.all(
+        connection, queue=queue, now=now, limit=limit, within_limits=within_limits
+    )
+    return in_claim_order(rows)
 
 
 # A read, so that an idle worker never takes the write lock.
 CLAIMABLE = Statement(
     """
-    SELECT q.name
+    SELECT q.name, q.max_in_flight > 0 OR q.rate_count > 0
       FROM mqlite_queues AS q
      WHERE q.paused = 0
        AND EXISTS (SELECT 1 FROM mqlite_messages AS m
@@ -165,9 +198,15 @@ CLAIMABLE = Statement(
 )
 
 
-def claimable_queues(connection: Connection, *, now: int) -> set[str]:
-    """Return the names of queues that have claimable messages."""
-    return {name for (name,) in CLAIMABLE.all(connection, now=now)}
+def claimable_queues(connection: Connection, *, now: int) -> dict[str, QueueLimits]:
+    """Return the queues that have claimable messages, with their limits, which may forbid a claim.
+
+    Queues without limits cost nothing more.
+    """
+    rows = CLAIMABLE.all(connection, now=now)
+    limited = [name for name, is_limited in rows if is_limited]
+    limits = limits_of(connection, limited, now=now) if limited else {}
+    return {name: limits.get(name, UNLIMITED) for name, _ in rows}
 
 
 QUEUE_EXISTS = Statement("SELECT 1 FROM mqlite_queues WHERE name = %(queue)s")

@@ -7,13 +7,17 @@ from typing import Any
 from ...limits import Bucket, QueueLimits, Rate
 from .base import Connection, Statement
 
-# Live leases are counted, so an expired one makes room before the reaper has seen it. Served by
-# mqlite_messages_locked (queue, locked_until) WHERE state = 'locked'.
+# Live leases are counted, so an expired one makes room before the reaper has seen it. They are
+# served by mqlite_messages_locked (queue, locked_until) WHERE state = 'locked', and not read at all
+# in a queue without max_in_flight.
 LIMIT_COLUMNS = """max_in_flight, rate_count, rate_period_ms, rate_tokens, rate_updated_at,
-           (SELECT count(*) FROM mqlite_messages
-             WHERE queue = name AND state = 'locked' AND locked_until > %(now)s),
-           (SELECT min(locked_until) FROM mqlite_messages
-             WHERE queue = name AND state = 'locked' AND locked_until > %(now)s)"""
+           CASE WHEN max_in_flight > 0
+                THEN (SELECT count(*) FROM mqlite_messages
+                       WHERE queue = name AND state = 'locked' AND locked_until > %(now)s)
+                ELSE 0 END,
+           CASE WHEN max_in_flight > 0
+                THEN (SELECT min(locked_until) FROM mqlite_messages
+                       WHERE queue = name AND state = 'locked' AND locked_until > %(now)s) END"""
 """The columns that queue_limits() reads, for a statement on mqlite_queues."""
 
 LIMITS = Statement(

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from django_mqlite.models import Message, Queue
 from tests.support.verbs import dead_letter
 
@@ -75,3 +77,44 @@ def test_queues_are_paused_and_resumed(queue, make_queue):
     assert mqlite("resume", "jobs", "others") == "Queue jobs resumed.\nQueue others resumed.\n"
     assert mqlite("resume", "jobs") == "Queue jobs was not paused.\n"
     assert not Queue.objects.filter(paused=True).exists()
+
+
+@pytest.mark.rule("17.9")
+def test_queue_shows_its_limits_and_their_use(clock, make_queue):
+    make_queue("jobs", max_in_flight=2, rate="3/min")
+    Message.objects.enqueue_many("jobs", range(5))
+    Message.objects.claim("jobs", limit=2)
+    clock.advance(19.6)
+
+    text = mqlite("queues", "jobs")
+    document = answer("queues", "jobs")
+
+    assert "  max in flight: 2\n" in text
+    assert "  rate: 3/min\n" in text
+    assert "  now: 2 of 2 in flight\n  now: rate 3/min: 1 of 3 tokens\n" in text
+    assert (document["max_in_flight"], document["rate"]) == (2, "3/min")
+    assert document["limits"] == {
+        "max_in_flight": 2, "in_flight": 2, "rate": "3/min", "tokens": 1, "next_token_at": None,
+    }  # fmt: skip
+
+
+def test_queue_without_limits_is_shown_as_unlimited(queue):
+    text = mqlite("queues", "jobs")
+
+    assert "  max in flight: unlimited\n" in text
+    assert "  rate: unlimited\n" in text
+    assert "now:" not in text
+    assert set(answer("queues", "jobs")["limits"].values()) == {None}
+
+
+@pytest.mark.rule("17.9")
+def test_why_names_the_limit(clock, make_queue):
+    make_queue("jobs", rate="100/min")
+    *_, last = Message.objects.enqueue_many("jobs", range(102))
+    Message.objects.claim("jobs", limit=100)
+    clock.advance(0.2)
+
+    assert "rate 100/min: next token in 0.4 s; 1 other message comes first" in mqlite(
+        "why", last.pk
+    )
+    assert answer("why", last.pk)["facts"]["next_token_at"] == "2026-01-01T00:00:00.600000+00:00"
