@@ -1,11 +1,12 @@
-"""Count the deliveries of workers: by minute, by half-hour, and by the times that they took.
+"""Count the deliveries of workers: by minute and half-hour, by the times that they took, in total.
 
 The counts are kept in memory and written with a worker's registration, never with a message.
 """
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..types import DeliveryTimes, PeriodTally, State, Tallies
@@ -25,13 +26,23 @@ class Series(NamedTuple):
         return now // self.period_ms - self.periods + 1
 
 
+ALWAYS = Series(2**62, 1)
+"""A single period that does not end."""
+
 SERIES = {
     "minutes": Series(60_000, 60),
     "half_hours": Series(1_800_000, 48),
     "waits": Series(600_000, 6),
     "runs": Series(600_000, 6),
+    **dict.fromkeys(("outcomes", "wait_classes", "wait_ms", "run_classes", "run_ms"), ALWAYS),
 }
-"""Waits and runs are counted by classes of duration, which are the labels of these series."""
+"""Waits and runs are counted by classes of duration, which are the labels of their series.
+
+The last five are totals since the first worker: they never decrease, as monitoring requires.
+"""
+
+OUTCOMES = ("completed", "retried", "dead_lettered", "deferred")
+"""The outcomes of deliveries; the label of a total is the position of its outcome."""
 
 CLASSES_PER_DOUBLING = 4
 """A duration is known to about 9 %, which is enough for a median."""
@@ -44,11 +55,19 @@ class Tally:
         self._counts: dict[str, Counter[tuple[str, int, int]]] = defaultdict(Counter)
 
     def add(self, queue: str, state: str, *, waited_ms: int, ran_ms: int, now: int) -> None:
-        """Count a delivery that left its message in `state`. A deferral is not counted.
+        """Count a delivery that left its message in `state`. A deferral is only counted in total.
 
         `waited_ms` is the time from when the message was due to its claim, `ran_ms` the time from
         its claim to its end.
         """
+        for name, label, amount in (
+            ("outcomes", OUTCOMES.index(state if state in OUTCOMES else "retried"), 1),
+            ("wait_classes", duration_class(waited_ms), 1),
+            ("wait_ms", 0, max(0, waited_ms)),
+            ("run_classes", duration_class(ran_ms), 1),
+            ("run_ms", 0, max(0, ran_ms)),
+        ):
+            self._counts[name][queue, 0, label] += amount
         if state == State.DEFERRED:
             return
         outcome = COMPLETED if state == State.COMPLETED else FAILED
@@ -81,6 +100,15 @@ def merge_tallies(all_tallies: Iterable[Tallies], *, now: int) -> Tallies:
                     if period >= oldest:
                         sums[name][queue, period, label] += count
     return _by_queue(sums)
+
+
+def of_queues(tallies: Tallies, queues: Iterable[str]) -> Tallies:
+    """Return the counts of these queues."""
+    kept = set(queues)
+    return {
+        name: {queue: rows for queue, rows in counts.items() if queue in kept}
+        for name, counts in tallies.items()
+    }
 
 
 def _by_queue(sums: dict[str, Counter[tuple[str, int, int]]]) -> Tallies:
@@ -133,6 +161,56 @@ def delivery_times(tallies: Tallies, name: str, queue: str) -> DeliveryTimes | N
     if not counts.total():
         return None
     return DeliveryTimes(median_ms=_percentile(counts, 0.5), p95_ms=_percentile(counts, 0.95))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DurationTotals:
+    """The sum of durations, and their number by class."""
+
+    sum_ms: int
+    classes: Mapping[int, int]
+
+    @property
+    def count(self) -> int:
+        """The number of durations."""
+        return sum(self.classes.values())
+
+    def below(self, doublings: int) -> int:
+        """Return the number of durations below 2 ** `doublings` milliseconds."""
+        limit = CLASSES_PER_DOUBLING * doublings
+        return sum(count for label, count in self.classes.items() if label <= limit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryTotals:
+    """The deliveries of a queue since its first worker: by outcome, and their waits and runs."""
+
+    outcomes: Mapping[str, int]
+    wait: DurationTotals
+    run: DurationTotals
+
+
+def delivery_totals(tallies: Tallies, queue: str) -> DeliveryTotals:
+    """Return the totals of a queue's deliveries."""
+    outcomes = _totals(tallies, "outcomes", queue)
+    return DeliveryTotals(
+        outcomes={outcome: outcomes[label] for label, outcome in enumerate(OUTCOMES)},
+        wait=DurationTotals(
+            sum_ms=_totals(tallies, "wait_ms", queue)[0],
+            classes=_totals(tallies, "wait_classes", queue),
+        ),
+        run=DurationTotals(
+            sum_ms=_totals(tallies, "run_ms", queue)[0],
+            classes=_totals(tallies, "run_classes", queue),
+        ),
+    )
+
+
+def _totals(tallies: Tallies, name: str, queue: str) -> Counter[int]:
+    totals: Counter[int] = Counter()
+    for _period, label, count in _rows(tallies, name, queue):
+        totals[label] += count
+    return totals
 
 
 def _rows(tallies: Tallies, name: str, queue: str) -> Sequence[Sequence[int]]:

@@ -13,7 +13,7 @@ from ..store import sqlite as store
 from ..transactions import write_transaction
 from ..types import Lease, Tallies, WorkerRecord
 from .any_text import retry_with_any_text
-from .tallies import checked_tallies, merge_tallies
+from .tallies import checked_tallies, merge_tallies, of_queues
 
 LIVE_WITHIN_MS = 60_000
 """A worker updates its record every 15 s, so a worker that is not live missed four updates."""
@@ -77,11 +77,15 @@ def register(using: str, record: WorkerRecord) -> None:
 
 @retry_with_any_text
 def unregister(using: str, worker: str) -> None:
-    """Remove the worker from the register, and keep the deliveries that it has counted."""
+    """Remove the worker from the register, and keep the deliveries that it has counted.
+
+    Those of queues that have been deleted are not kept.
+    """
     with write_transaction(using) as (connection, now):
         record = _parse(store.workers.DELETE_WORKER.value(connection, worker=worker))
         if tallies := checked_tallies(record.get("deliveries", {})):
             tallies = merge_tallies([_unregistered_tallies(connection), tallies], now=now)
+            tallies = of_queues(tallies, store.queues.queue_names(connection))
             store.workers.RECORD_UNREGISTERED_TALLIES.run(
                 connection, tallies=json.dumps(tallies), now=now
             )
@@ -91,6 +95,20 @@ def counted_deliveries(using: str, workers: Iterable[WorkerRecord]) -> Tallies:
     """Return the recent deliveries of these workers, and of those that have unregistered."""
     tallies = [worker.deliveries for worker in workers]
     return merge_tallies([_unregistered_tallies(connections[using]), *tallies], now=timing.now_ms())
+
+
+def all_deliveries(using: str) -> Tallies:
+    """Return the deliveries of all workers, registered or not. Reads only.
+
+    One statement reads them, so a worker that unregisters meanwhile is neither missed nor counted
+    twice, and totals never decrease.
+    """
+    documents = (_parse(text) for (text,) in store.workers.ALL_TALLIES.all(connections[using]))
+    tallies = (
+        document.get("deliveries", {}) if "queues" in document else document
+        for document in documents
+    )
+    return merge_tallies(map(checked_tallies, tallies), now=timing.now_ms())
 
 
 def _unregistered_tallies(connection: Any) -> Tallies:

@@ -29,6 +29,7 @@ RULES_OF_SECTION = {
     17: 10,
     18: 4,
     20: 5,
+    21: 4,
 }
 RULES = [f"{n}.{m}" for n, count in RULES_OF_SECTION.items() for m in range(1, count + 1)]
 

@@ -75,6 +75,18 @@ class Command(BaseCommand):
             action="store_false",
             help="run no reaper in this worker; use runreaper",
         )
+        add(
+            "--metrics-port",
+            type=count,
+            metavar="PORT",
+            help="serve metrics for Prometheus on this port",
+        )
+        add(
+            "--metrics-host",
+            default="127.0.0.1",
+            metavar="ADDRESS",
+            help="address for --metrics-port, 0.0.0.0 for all (127.0.0.1)",
+        )
         arguments.add_skip_checks(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -101,12 +113,24 @@ class Command(BaseCommand):
             )
             if not options["ignore_other_machines"]:
                 wait_for_other_machine(using, shutdown)
+            if options["metrics_port"]:
+                _serve_metrics(using, options["metrics_host"], options["metrics_port"])
             if options["reload"]:
                 code = run_reloading(worker, handlers, shutdown)
             else:
                 code = run_worker(worker, handlers, shutdown, processes=options["processes"])
         if code:
             sys.exit(code)
+
+
+def _serve_metrics(using: str, host: str, port: int) -> None:
+    """Serve the metrics from a thread; it ends with the process."""
+    from django_mqlite.http.metrics import serve  # noqa: PLC0415 - needs the extra [metrics]
+
+    try:
+        serve(using, host=host, port=port)
+    except (OSError, OverflowError) as error:
+        raise CommandError(f"Cannot serve metrics on {host}:{port}: {error}.") from error
 
 
 OPTIONS = ("threads", "burst", "max_messages", "max_memory_mb", "shutdown_timeout", "reaper")

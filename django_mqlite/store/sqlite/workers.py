@@ -35,6 +35,13 @@ DELETE_WORKER = Statement(
 # The delivery counts of workers that have unregistered, as JSON.
 UNREGISTERED_TALLIES = Statement("SELECT value FROM mqlite_meta WHERE key = 'settled'")
 
+# The records of workers, and the counts of those that have unregistered.
+ALL_TALLIES = Statement(
+    """
+    SELECT value FROM mqlite_meta WHERE key = 'settled' OR (key > 'worker:' AND key < 'worker;')
+    """,
+)
+
 RECORD_UNREGISTERED_TALLIES = Statement(
     """
     INSERT INTO mqlite_meta (key, value, updated_at) VALUES ('settled', %(tallies)s, %(now)s)
