@@ -27,8 +27,8 @@ def state_label(state: str) -> str:
     return str(STATES[State(state)]) if state in STATES else state
 
 
-def format_duration(ms: int) -> str:
-    """Return a duration in at most two units, rounded down: 14 s, 3 min 20 s, 5 h, 12 d 3 h."""
+def format_duration(ms: int, *, units: int = 2) -> str:
+    """Return a duration in up to `units` units, rounded down: 14 s, 3 min 20 s, 5 h, 12 d 3 h."""
     ms = abs(ms)
     if ms < MINUTE:
         return _("%(count)s s") % {"count": f"{ms / SECOND:.3g}"}
@@ -39,7 +39,9 @@ def format_duration(ms: int) -> str:
         (ms % MINUTE // SECOND, _("%(count)s s")),
     )
     first = next(index for index, (count, _unit) in enumerate(parts) if count)
-    return " ".join(unit % {"count": count} for count, unit in parts[first : first + 2] if count)
+    return " ".join(
+        unit % {"count": count} for count, unit in parts[first : first + units] if count
+    )
 
 
 def format_time(ms: int, *, now: int) -> str:

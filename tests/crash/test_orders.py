@@ -43,7 +43,7 @@ def start_producer(orders, tmp_path):
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.crash.orders", str(tmp_path / "acknowledged")],
                 cwd=ROOT,
-                env={**os.environ, **orders._environment(), **PATIENT},
+                env={**os.environ, **orders.environment(), **PATIENT},
                 stdin=subprocess.DEVNULL,
                 stderr=errors,
             )

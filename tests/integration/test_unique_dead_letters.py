@@ -25,7 +25,7 @@ def letters(clock, queue):
 
 
 def test_redrive_command_names_what_its_unique_key_keeps(letters, capsys):
-    call_command("mqlite", "redrive", "jobs")
+    call_command("mqlite", "redrive", "jobs", "--yes")
 
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "1 dead letter of queue jobs redriven.",
@@ -34,7 +34,7 @@ def test_redrive_command_names_what_its_unique_key_keeps(letters, capsys):
 
 
 def test_redrive_command_lists_what_its_unique_key_keeps_as_json(letters, capsys):
-    call_command("mqlite", "redrive", "jobs", "--json")
+    call_command("mqlite", "redrive", "jobs", "--yes", "--json")
 
     answer = json.loads(capsys.readouterr().out)
     assert (answer["redriven"], answer["kept"]) == (1, [letters[1].pk])

@@ -288,7 +288,7 @@ class WorkerDatabase:
             popen = subprocess.Popen(
                 [sys.executable, *launch, "-m", "django", *command],
                 cwd=ROOT,
-                env={**os.environ, **self._environment(), **environment},
+                env={**os.environ, **self.environment(), **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -297,7 +297,7 @@ class WorkerDatabase:
         self.workers.append(worker)
         return worker
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         return {"DJANGO_SETTINGS_MODULE": SETTINGS, "MQLITE_TEST_DATABASE": str(self.path)}
 
     def end_workers(self) -> None:

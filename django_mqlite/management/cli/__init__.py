@@ -1,12 +1,14 @@
 """The subcommands of `manage.py mqlite`: one entry each in a table."""
 
-from . import act, delete, file, inspect, keys, queues, schedules
+from . import act, delete, file, inspect, keys, queues, schedules, show, stats
 from .arguments import Subcommand
 
 SUBCOMMANDS: dict[str, Subcommand] = {
     subcommand.name: subcommand
     for subcommand in (
+        *stats.SUBCOMMANDS,
         *inspect.SUBCOMMANDS,
+        *show.SUBCOMMANDS,
         *act.SUBCOMMANDS,
         *delete.SUBCOMMANDS,
         *queues.SUBCOMMANDS,
@@ -15,3 +17,18 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         *file.SUBCOMMANDS,
     )
 }
+GROUPS = {
+    "Inspect": (
+        "stats", "queues", "workers", "subscriptions", "list", "errors", "show", "why", "peek",
+        "tail",
+    ),
+    "Act on messages": (
+        "enqueue", "publish", "redrive", "purge", "cancel", "release", "run-now", "discard",
+        "activate", "empty", "prune",
+    ),
+    "Control queues, topics, schedules and access": (
+        "pause", "resume", "subscribe", "unsubscribe", "schedules", "keys",
+    ),
+    "Check and maintain the database file": ("health", "doctor", "backup", "vacuum"),
+}  # fmt: skip
+"""The names of the subcommands, under the headings of `manage.py mqlite --help`."""

@@ -147,30 +147,56 @@ def _parse_json(text: str) -> Any:
 # redrive and purge
 
 
+SELECTIONS = ("ids", "limit", "older_than", "reason", "error_class")
+
+
 def _add_redrive_arguments(parser: ArgumentParser) -> None:
     add_selection(parser)
     parser.add_argument("--into", metavar="QUEUE", help="redrive into another queue, with new ids")
     parser.add_argument("--rate", type=rate, metavar="N", help="spread deliveries: N per second")
+    add_yes(parser)
 
 
 def _redrive(options: Options, output: Output) -> None:
     check_selection(options)
-    queue = options["queue"]
+    queue, into = options["queue"], options["into"]
     letters = DeadLetter.objects.db_manager(options["database"])
-    destination = {"into": options["into"], "rate": options["rate"]}
+    destination = {"into": into, "rate": options["rate"]}
     if options["ids"]:
         ids = _checked_ids(letters, queue, options["ids"])
-        redriven = letters.redrive(ids, **destination)
-    else:
-        with output.progress("dead letters", _count(letters, options)) as progress:
+        _answer_bulk(queue, "redriven", letters.redrive(ids, **destination), output)
+        return
+    is_bounded = any(options[name] for name in SELECTIONS)
+    count = _count(letters, options)
+    redriven = BulkCount()
+    if not is_bounded:
+        _confirm_redrive(count, options, output)
+    if is_bounded or count:
+        with output.progress("dead letters", count) as progress:
             redriven = letters.redrive_queue(
                 queue,
-                limit=options["limit"],
+                # Without a bound no more than were confirmed, even if there are more by now.
+                limit=options["limit"] if is_bounded else count,
                 progress=progress,
                 **_filters(options),
                 **destination,
             )
     _answer_bulk(queue, "redriven", redriven, output)
+
+
+def _confirm_redrive(count: int, options: Options, output: Output) -> None:
+    """Ask before all dead letters of a queue are redriven."""
+    require_terminal(options)
+    queue, into = options["queue"], options["into"]
+    if into:
+        Queue.objects.db_manager(options["database"]).named(into)  # raises QueueNotFound
+    if count:
+        where = f" into queue {into}" if into else ""
+        output.confirm(f"Redrive {_all(count)} of queue {queue}{where}?", options)
+
+
+def _all(count: int) -> str:
+    return "the only dead letter" if count == 1 else f"all {count:,} dead letters"
 
 
 def _add_purge_arguments(parser: ArgumentParser) -> None:
@@ -203,8 +229,7 @@ def _purge(options: Options, output: Output) -> None:
 
 def _check_purge_selection(options: Options) -> None:
     check_selection(options, "all")
-    selections = ("ids", "limit", "older_than", "reason", "error_class", "all")
-    selected = [name for name in selections if options[name]]
+    selected = [name for name in (*SELECTIONS, "all") if options[name]]
     if not selected:
         raise CommandError(
             "Nothing is selected: pass --id, --limit, --older-than, --reason, --error-class or "

@@ -11,10 +11,18 @@ from django_mqlite.models import AccessKey
 from django_mqlite.types import RIGHTS, patterns_of
 
 from .arguments import Options, Subcommand, duration, names
-from .output import Output, as_command_error
+from .output import WARNING, Marked, Output, age, ago, as_command_error
+from .table import Column, text_column
 
 NO_KEYS = "There are no access keys. Create one with `manage.py mqlite keys create NAME`."
-HEADS = ("key", *RIGHTS, "status", "created", "expires", "last used")
+COLUMNS: tuple[Column | str, ...] = (
+    "key",
+    "status",
+    *map(text_column, RIGHTS),
+    "age",
+    "expires",
+    "last used",
+)
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -67,15 +75,15 @@ def _list(keys: AccessKeyManager[Any], output: Output) -> None:
     rows = list(keys.order_by("name"))
     output.answer_table(
         {"keys": [document(key) for key in rows]},
-        HEADS,
+        COLUMNS,
         [
             [
                 key.name,
+                Marked(key.status, "" if key.status == "valid" else WARNING),
                 *(", ".join(patterns_of(key.rights, right)) for right in RIGHTS),
-                key.status,
-                key.created_at,
-                key.expires_at or "never",
-                key.last_used_at or "never",
+                age(key.created_at),
+                age(key.expires_at) or "never",
+                ago(key.last_used_at) or "never",
             ]
             for key in rows
         ],

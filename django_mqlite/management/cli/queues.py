@@ -11,11 +11,23 @@ from django_mqlite import timing
 from django_mqlite.formatting import format_duration, format_limits
 from django_mqlite.models import Queue, Subscription
 from django_mqlite.timing import iso
-from django_mqlite.types import QueueConfig
+from django_mqlite.types import QueueConfig, WorkerRecord
 from django_mqlite.verbs.workers import is_live, registered_workers
 
 from .arguments import Options, Subcommand, add_yes
-from .output import NO_QUEUES, Output, cell, plural, require_terminal
+from .output import (
+    ERROR,
+    NO_QUEUES,
+    WARNING,
+    Marked,
+    Output,
+    age,
+    ago,
+    cell,
+    plural,
+    require_terminal,
+)
+from .table import Column, text_column
 
 # queues
 
@@ -56,7 +68,7 @@ def _queues(options: Options, output: Output) -> None:
         output.answer_table(
             {"queues": [{"queue": queue.name, **_configuration(queue)} for queue in rows]},
             tuple(QUEUE_COLUMNS),
-            [[_shown(queue, name) for name in QUEUE_COLUMNS.values()] for queue in rows],
+            [[_value(queue, name) for name in QUEUE_COLUMNS.values()] for queue in rows],
             empty=NO_QUEUES,
         )
 
@@ -64,6 +76,12 @@ def _queues(options: Options, output: Output) -> None:
 def _configuration(queue: Queue) -> dict[str, Any]:
     configuration = {name: getattr(queue, name) for name in (*CONFIGURATION, "paused")}
     return {**configuration, "rate": None if queue.rate is None else str(queue.rate)}
+
+
+def _value(queue: Queue, name: str) -> Any:
+    if name == "paused":
+        return Marked(queue.paused or None, WARNING)
+    return _shown(queue, name)
 
 
 def _label(name: str) -> str:
@@ -168,7 +186,7 @@ def _subscriptions(options: Options, output: Output) -> None:
                 for row in rows
             ]
         },
-        ("topic", "subscription", "filter"),
+        ("topic", "subscription", text_column("filter")),
         [(row.topic, row.subscription, row.filter or "every message") for row in rows],
         empty=f"Topic {topic} has no subscriptions." if topic else "There are no subscriptions.",
     )
@@ -201,6 +219,22 @@ def _unsubscribe(options: Options, output: Output) -> None:
 
 # workers
 
+WORKER_COLUMNS: tuple[Column | str, ...] = (
+    "worker", "state", "seen", Column("busy", is_kept=True), text_column("queues"), "runs for",
+)  # fmt: skip
+
+
+def _worker_row(worker: WorkerRecord, *, now: int) -> list[Any]:
+    live = is_live(worker, now=now)
+    return [
+        worker.worker,
+        Marked("live", "") if live else Marked("lost", ERROR),
+        ago(worker.seen_at),
+        f"{worker.in_flight}/{worker.slots}" if worker.queues else None,
+        ", ".join(worker.queues) or "none, reaps only",
+        age(worker.started_at),
+    ]
+
 
 def _add_nothing(parser: ArgumentParser) -> None:
     """Add no arguments."""
@@ -227,17 +261,8 @@ def _workers(options: Options, output: Output) -> None:
                 for worker in workers
             ]
         },
-        ("worker", "live", "busy", "slots", "queues"),
-        [
-            (
-                worker.worker,
-                is_live(worker, now=now),
-                worker.in_flight,
-                worker.slots,
-                ", ".join(worker.queues) or "none, reaps only",
-            )
-            for worker in workers
-        ],
+        WORKER_COLUMNS,
+        [_worker_row(worker, now=now) for worker in workers],
         empty="No worker is registered.",
     )
 

@@ -12,12 +12,23 @@ from django_mqlite.models import Schedule
 from django_mqlite.types import ScheduleStatus
 
 from .arguments import Options, Subcommand
-from .output import Output, as_command_error, cell, lines
+from .output import ERROR, WARNING, Marked, Output, age, ago, as_command_error, cell, lines
+from .table import text_column
 
 NO_SCHEDULES = (
     "There are no recurring schedules. Declare them in MQLITE['SCHEDULES'] or with @periodic."
 )
-HEADS = ("schedule", "ticks", "enqueues", "next run", "last run", "last message", "status")
+COLUMNS = (
+    "schedule", "status", "next run", "last run", text_column("last message"),
+    text_column("ticks"), text_column("enqueues"),
+)  # fmt: skip
+
+
+LEVELS = {
+    "failing": ERROR, "due": WARNING, "changed": WARNING, "paused": WARNING, "skipping": WARNING,
+    "clock_set_back": WARNING,
+}  # fmt: skip
+"""The colors of the codes for which a schedule does not run in time."""
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -41,7 +52,7 @@ def _list(schedules: ScheduleManager[Any], output: Output) -> None:
     statuses = schedules.statuses()
     output.answer_table(
         {"schedules": [document(status) for status in statuses]},
-        HEADS,
+        COLUMNS,
         [_row(status) for status in statuses],
         empty=NO_SCHEDULES,
     )
@@ -50,14 +61,15 @@ def _list(schedules: ScheduleManager[Any], output: Output) -> None:
 def _row(status: ScheduleStatus) -> list[Any]:
     outcome = status.last_outcome
     last = f"#{status.last_message} {_became(outcome)}" if outcome else None
+    code = status.explanation.code
     return [
         status.name,
+        Marked(code.replace("_", " "), LEVELS.get(code, "")),
+        age(status.next_run),
+        ago(status.last_run),
+        last,
         status.definition,
         status.target,
-        status.next_run,
-        status.last_run,
-        last,
-        status.explanation.code.replace("_", " "),
     ]
 
 

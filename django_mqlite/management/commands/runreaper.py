@@ -3,11 +3,10 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from django_mqlite.checks import checking, queue_alias
 from django_mqlite.logs import configure_default_logging
 from django_mqlite.management.cli.arguments import add_database, add_skip_checks
+from django_mqlite.management.cli.command import ShellCommand
 from django_mqlite.management.cli.output import as_command_error
 from django_mqlite.worker.dispatcher import Dispatcher
 from django_mqlite.worker.reaper import Reaper, run_all
@@ -15,7 +14,7 @@ from django_mqlite.worker.shutdown import Shutdown, shutdown_on_signals
 from django_mqlite.worker.watchdogs import check_writable
 
 
-class Command(BaseCommand):
+class Command(ShellCommand):
     help = (
         "Dispatch recurring schedules, release expired leases, activate scheduled messages that "
         "are due, and delete messages whose retention period has ended. Workers also do this, "
@@ -43,8 +42,9 @@ class Command(BaseCommand):
             dispatcher = Dispatcher.of_project(using)
             if options["once"]:
                 dispatcher.poll()
-                for name, count in run_all(using).items():
-                    self.stdout.write(f"{name}: {count}")
+                counts = run_all(using)
+                text = "\n".join(f"{name}: {count}" for name, count in counts.items())
+                self.output(options).answer(counts, text)
             else:
                 shutdown = Shutdown()
                 with shutdown_on_signals(shutdown):

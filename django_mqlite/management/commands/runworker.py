@@ -4,13 +4,14 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from django_mqlite.checks import checking, queue_alias
 from django_mqlite.handlers import get_handlers
 from django_mqlite.logs import configure_default_logging
 from django_mqlite.management.cli import arguments
 from django_mqlite.management.cli.arguments import count, names, seconds
+from django_mqlite.management.cli.command import ShellCommand
 from django_mqlite.management.cli.output import as_command_error
 from django_mqlite.recurring import all_schedules
 from django_mqlite.worker.launch import run_reloading, run_worker, wait_for_other_machine
@@ -19,7 +20,7 @@ from django_mqlite.worker.shutdown import Shutdown, shutdown_on_signals
 from django_mqlite.worker.watchdogs import check_writable, served_queues
 
 
-class Command(BaseCommand):
+class Command(ShellCommand):
     help = (
         "Claim messages and run their handlers. TERM or INT stops claiming and lets running "
         "handlers finish; a second signal exits immediately."

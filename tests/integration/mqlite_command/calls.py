@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-SLEEP = "django_mqlite.management.cli.inspect.sleep"
+SLEEP = "django_mqlite.management.cli.output.sleep"
 """The pause between two polls of the commands that run until Ctrl-C."""
 
 

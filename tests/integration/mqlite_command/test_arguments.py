@@ -43,7 +43,7 @@ REJECTED = [
     (("redrive", "jobs", "--rate", "0"), "Invalid rate '0': use a positive number"),
     (("redrive", "jobs", "--rate", "nan"), "Invalid rate 'nan': use a positive number"),
     (("redrive", "jobs", "--rate", "many"), "Invalid rate 'many': use a positive number"),
-    (("redrive", "jobs", "--rate", "1e9"), "rate must be between"),
+    (("redrive", "jobs", "--rate", "1e9", "--yes"), "rate must be between"),
     (("enqueue", "jobs", "1", "--priority", "high"), "invalid int value"),
     (("enqueue", "jobs", "1", "--priority", 2**63), "priority"),
     # durations
@@ -93,6 +93,8 @@ REJECTED = [
     (("discard", "1"), NO_TERMINAL),
     (("discard", "--queue", "jobs"), NO_TERMINAL),
     (("activate", "--queue", "jobs"), NO_TERMINAL),
+    (("redrive", "jobs"), NO_TERMINAL),
+    (("redrive", "empty", "--into", "jobs"), NO_TERMINAL),
     (("purge", "jobs", "--all"), NO_TERMINAL),
     (("purge", "empty", "--all"), NO_TERMINAL),
     (("cancel", "1"), NO_TERMINAL),
@@ -103,11 +105,11 @@ REJECTED = [
         ((command, "job", *options), "Did you mean 'jobs'?")
         for command, *options in (
             ("list",), ("errors",), ("peek",), ("tail",), ("tail", "--dead"), ("enqueue", "1"),
-            ("redrive",), ("purge", "--all", "--yes"), ("resume",),
+            ("redrive", "--yes"), ("purge", "--all", "--yes"), ("resume",),
         )
     ),
     (("pause", "jobs", "job"), "Did you mean 'jobs'?"),
-    (("redrive", "jobs", "--into", "job"), "Did you mean 'jobs'?"),
+    (("redrive", "jobs", "--into", "job", "--yes"), "Did you mean 'jobs'?"),
     # bytes that are not text
     *(
         ((*command, BYTES), NOT_TEXT)

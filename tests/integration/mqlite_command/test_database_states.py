@@ -42,7 +42,7 @@ def test_empty_database_is_no_error(db, arguments, text):
 
 
 @pytest.mark.parametrize(
-    "command", [("redrive", "jobs"), ("purge", "jobs", "--all", "--yes")], ids=" ".join
+    "command", [("redrive", "jobs", "--yes"), ("purge", "jobs", "--all", "--yes")], ids=" ".join
 )
 def test_read_only_database_keeps_dead_letters(queue, command):
     dead_letter("jobs")
@@ -67,7 +67,7 @@ def test_locked_database_can_be_inspected_but_not_changed(queue):
         other.execute("BEGIN IMMEDIATE")
         assert answer("stats")["queues"][0]["counts"]["dead_lettered"] == 1
         with pytest.raises(CommandError, match=r"database is locked .*another writer"):
-            mqlite("redrive", "jobs")
+            mqlite("redrive", "jobs", "--yes")
         other.rollback()
     connection.close()
 

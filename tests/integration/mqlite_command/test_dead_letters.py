@@ -58,7 +58,8 @@ def letters(queue, make_queue, clock):
 )
 def test_options_select_dead_letters(letters, command, done, state, selection, selected):
     before = {name: state_of(letter) for name, letter in letters.items()}
-    options = (*(selection or ("--all",)), "--yes") if command == "purge" else selection
+    everything = ("--all",) if command == "purge" else ()
+    options = (*(selection or everything), "--yes")
 
     document = answer(command, "jobs", *options)
 
@@ -70,7 +71,7 @@ def test_options_select_dead_letters(letters, command, done, state, selection, s
 def test_text_counts_the_dead_letters(letters, reply):
     assert mqlite("redrive", "jobs", "--limit", 2) == "2 dead letters of queue jobs redriven.\n"
     assert mqlite("purge", "jobs", "--all", "--yes") == "1 dead letter of queue jobs purged.\n"
-    assert mqlite("redrive", "jobs") == "0 dead letters of queue jobs redriven.\n"
+    assert mqlite("redrive", "jobs", "--yes") == "0 dead letters of queue jobs redriven.\n"
 
     reply("")  # there is nothing to confirm
     assert mqlite("purge", "jobs", "--all") == "0 dead letters of queue jobs purged.\n"
@@ -93,6 +94,45 @@ def test_redrive_moves_messages_into_another_queue_at_a_rate(letters):
     first, second = moved
     assert (state_of(letters["first"]), state_of(letters["lost"])) == ("gone", "gone")
     assert (first.state, second.state) == ("active", "scheduled")
+
+
+def test_redrive_of_a_whole_queue_asks_with_count_and_destination(letters, reply):
+    reply("y\n")
+    stdout, stderr = io.StringIO(), io.StringIO()
+
+    mqlite("redrive", "jobs", "--into", "others", stdout=stdout, stderr=stderr)
+
+    question = "Redrive all 3 dead letters of queue jobs into queue others? [y/N] "
+    assert stderr.getvalue() == question
+    assert stdout.getvalue() == "3 dead letters of queue jobs redriven.\n"
+
+
+def test_redrive_without_a_yes_changes_nothing(letters, reply):
+    reply("n\n")
+
+    with pytest.raises(CommandError, match=r"^Nothing was done\.$"):
+        mqlite("redrive", "others")
+
+    assert DeadLetter.objects.count() == 4
+
+
+@pytest.mark.parametrize(
+    "selection", [("--limit", 9), ("--reason", "Broken"), ("--older-than", "1s"), ("--id", 1)]
+)
+def test_redrive_of_a_selection_does_not_ask(letters, clock, selection):
+    clock.advance(1)
+
+    assert answer("redrive", "jobs", *selection)["redriven"] > 0
+
+
+def test_redrive_leaves_letters_that_came_during_the_question(queue, clock, reply):
+    confirmed, late = dead_letter("jobs"), enqueue_and_claim("jobs")
+    clock.advance(1)
+    reply("y\n", meanwhile=lambda: late.reject("Broken"))
+
+    mqlite("redrive", "jobs")
+
+    assert (state_of(confirmed), state_of(late)) == ("active", "dead_lettered")
 
 
 @pytest.mark.parametrize("text", ["y\n", "YES\n"])

@@ -1,6 +1,7 @@
 """`mqlite keys`: list, create and revoke access keys."""
 
 import io
+import re
 
 import pytest
 from django.core.management import CommandError
@@ -45,12 +46,11 @@ def test_list_shows_rights_and_status_without_digest(clock):
 
     table, document = mqlite("keys"), answer("keys")
 
-    assert [line.split() for line in table.splitlines()] == [
-        ["key", "send", "listen", "manage", "status", "created", "expires", "last", "used"],
-        ["shop", "orders*,", "a", "-", "-", "revoked", "2026-01-01", "00:00:00", "2026-01-01",
-         "00:01:00", "2026-01-01", "00:00:00"],
-        ["worker", "-", "*", "-", "valid", "2026-01-01", "00:00:00", "never", "never"],
-    ]  # fmt: skip
+    assert [re.split("  +", line) for line in table.splitlines()] == [
+        ["key", "status", "send", "listen", "age", "expires", "last used"],
+        ["shop", "revoked", "orders*, a", "-", "0 s", "in 1 min", "0 s ago"],
+        ["worker", "valid", "-", "*", "0 s", "never", "never"],
+    ]
     assert [key["status"] for key in document["keys"]] == ["revoked", "valid"]
     for text in (table, str(document)):
         assert secret not in text

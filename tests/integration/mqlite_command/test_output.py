@@ -60,7 +60,8 @@ def test_letters_of_the_encoding_are_printed(messages_with, stream):
 
 
 @pytest.mark.parametrize("stream", [io.StringIO, Terminal])
-def test_control_characters_and_markup_are_printed_as_text(messages_with, stream):
+def test_control_characters_and_markup_are_printed_as_text(messages_with, monkeypatch, stream):
+    monkeypatch.setenv("COLUMNS", "300")
     messages_with(ESCAPES)
 
     for command in (
@@ -77,7 +78,7 @@ def test_control_characters_and_markup_are_printed_as_text(messages_with, stream
 @pytest.mark.parametrize(
     ("command", "unit"),
     [
-        (("redrive", "jobs"), "dead letters"),
+        (("redrive", "jobs", "--yes"), "dead letters"),
         (("purge", "jobs", "--all", "--yes"), "dead letters"),
         (("backup", "copy.sqlite3"), "bytes"),
     ],

@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 
 import pytest
 
@@ -37,7 +36,7 @@ def test_peek_at_dead_letters_has_errors_and_no_lock_token(queue):
     message = enqueue_and_claim("jobs", {"order": 1}, subject="order")
     message.reject("NoStock", "article 17", error=ValueError("boom"))
 
-    assert re.search(r"NoStock +article 17 .*boom", mqlite("peek", "jobs", "--dead"))
+    assert "NoStock: article 17, ValueError: boom" in mqlite("peek", "jobs", "--dead")
     assert answer("peek", "jobs")["messages"] == []
     (document,) = answer("peek", "jobs", "--dead")["messages"]
     (error,) = document.pop("errors")

@@ -15,16 +15,12 @@ def test_stats_are_an_aligned_table_in_pipes_and_on_terminals(queue, make_queue)
     Message.objects.enqueue("jobs", 1)
     dead_letter("jobs")
 
-    text = mqlite("stats")
-
-    heads, *rows = text.splitlines()
-    assert [row.split() for row in rows] == [
-        ["a-long-name", "0", "0", "0", "0", "0", "0", "-", "0", "0", "0", "yes"],
-        ["jobs", "1", "0", "0", "0", "0", "1", "2026-01-01", "00:00:00", "0", "0", "0", "no"],
+    assert mqlite("stats").splitlines() == [
+        "queue        active  dead-lettered  oldest due  workers  note",
+        "a-long-name       0              0  -                 0  paused",
+        "jobs              1              1  0 s               0  -",
     ]
-    assert heads.split("  ")[0] == "queue"
-    assert rows[0].index(" yes") == rows[1].index(" no") == heads.index(" paused")
-    assert mqlite("stats", stdout=Terminal()) == text
+    assert mqlite("stats", stdout=Terminal()) == mqlite("stats")
 
 
 def test_stats_have_stable_keys_in_json(queue, start_worker):

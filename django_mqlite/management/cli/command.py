@@ -1,0 +1,88 @@
+"""The base class of the management commands: how they end in a shell."""
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, OutputWrapper
+from django.core.management.color import no_style
+
+from .output import Output, OutputFailed
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C: 128 and the number of SIGINT, as in other programs."""
+CLOSED_PIPE = 141
+"""The exit code if the reader of a pipe has ended, such as `head`: 128 and SIGPIPE."""
+
+
+class ShellCommand(BaseCommand):
+    """A command that ends without a traceback after Ctrl-C, or if its output cannot be written.
+
+    It also observes NO_COLOR, unless --force-color is given.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        if os.environ.get("NO_COLOR") and not options.get("force_color"):
+            options["no_color"] = True
+        super().__init__(*args, **options)
+
+    def output(self, options: Mapping[str, Any]) -> Output:
+        """Return the output of this call: colored on a terminal, or with --force-color."""
+        is_colored = options["force_color"] or self.stdout.isatty()
+        style = self.style if is_colored else no_style()
+        as_json = options.get("json", False)
+        return Output(stdout=self.stdout, stderr=self.stderr, style=style, as_json=as_json)
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        self._open_closed_streams()
+        try:
+            try:
+                super().run_from_argv(argv)
+            finally:
+                _flush_stdout()  # now, because an error at exit could not be handled
+        except KeyboardInterrupt:
+            _exit(INTERRUPTED)
+        except BrokenPipeError:
+            _exit(CLOSED_PIPE)
+        except OutputFailed as error:
+            with suppress(OSError):
+                self.stderr.write(
+                    f"CommandError: The output could not be written: {error}. What the command "
+                    "has changed is kept."
+                )
+            _exit(1)
+
+    def _open_closed_streams(self) -> None:
+        """Write to the null device instead of a stream that the shell has closed (`>&-`)."""
+        if sys.stdout is None:
+            sys.stdout = _null_device()
+            self.stdout = OutputWrapper(sys.stdout)
+        if sys.stderr is None:
+            sys.stderr = _null_device()
+            self.stderr = OutputWrapper(sys.stderr)
+
+
+def _null_device() -> Any:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def _flush_stdout() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputFailed(error.strerror) from error
+
+
+def _exit(code: int) -> None:
+    """Exit; what a stream still holds and cannot be written is discarded."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(code)
