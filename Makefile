@@ -39,7 +39,7 @@ model: $(INSTALLED) ## Run the model test with many more examples
 crash: $(INSTALLED) ## Run the tests that kill real processes, with 200 kills each, and other long tests
 	@MQLITE_TEST_CRASH_ROUNDS=$${ROUNDS:-200} MQLITE_TEST_IDLE_LOOKS=600 MQLITE_TEST_MANY=10000 \
 	MQLITE_TEST_SCHEDULE_DAYS=7 \
-	$(PYTEST) tests/crash tests/concurrency/test_schedules.py \
+	$(PYTEST) tests/crash tests/concurrency/test_limits.py tests/concurrency/test_schedules.py \
 		tests/integration/test_registry.py tests/integration/test_event_loop.py \
 		-o faulthandler_timeout=0
 

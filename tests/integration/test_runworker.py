@@ -15,6 +15,7 @@ from django.db import OperationalError
 from django_mqlite import enqueue, enqueue_many, handlers, timing
 from django_mqlite.handlers import Handler
 from django_mqlite.managers import MessageManager
+from django_mqlite.models import Queue
 from django_mqlite.worker import database_errors
 from django_mqlite.worker.reaper import Reaper
 from django_mqlite.worker.shutdown import SIGNALS, Shutdown, shutdown_on_signals
@@ -103,6 +104,21 @@ def test_command_runs_as_many_handlers_at_once_as_threads(serve):
     call_command("runworker", "--burst", "--threads=3")
 
     assert sorted(counts) == [0, 0, 1, 1, 2, 2]
+
+
+@in_process
+@pytest.mark.rule("17.8")
+def test_burst_handles_every_message_of_limited_queues(serve):
+    handled = []
+    serve(lambda message: handled.append(message.queue), queues=["jobs", "more"])
+    Queue.objects.configure("jobs", rate=(3, 0.05))
+    Queue.objects.configure("more", max_in_flight=1)
+    for queue in ("jobs", "more"):
+        enqueue_many(queue, range(12))
+
+    call_command("runworker", "--burst", "--threads=4")
+
+    assert sorted(handled) == ["jobs"] * 12 + ["more"] * 12
 
 
 @in_process

@@ -1,17 +1,21 @@
 """The state of the model, and the steps of which its verbs consist."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from django_mqlite.types import Lease
 from tests.model.values import New, Options, Record
 
 UNFINISHED = {"active", "scheduled", "locked", "deferred"}
-TABLES = ("queues", "messages", "heads", "receipts", "attempts", "seen", "ended", "last_id")
+TABLES = (
+    "queues", "messages", "heads", "receipts", "attempts", "seen", "ended", "last_id", "buckets",
+)  # fmt: skip
 """The attributes that a rollback restores."""
 
 
@@ -29,6 +33,7 @@ class Book:
     seen: dict[tuple, tuple[bytes, int, int]] = field(default_factory=dict)
     ended: dict[int, str] = field(default_factory=dict)
     last_id: int = 0
+    buckets: dict[str, tuple[Fraction, int]] = field(default_factory=dict)
     tokens: set[str] = field(default_factory=set)
     saves: list[dict[str, Any]] = field(default_factory=list)
 
@@ -118,6 +123,53 @@ class Book:
         line = self.line(record)
         return line is None or self.heads[line] == record.id
 
+    # Rule 17: limits
+
+    def live(self, queue: str) -> int:
+        """Count the live leases."""
+        return sum(m.state == "locked" and m.locked_until > self.now for m in self.of(queue))
+
+    def rate_tokens(self, queue: str) -> Fraction:
+        """Return what the bucket has now; a bucket without an entry is full."""
+        count, period = self.queues[queue].rate or (0, 1)
+        tokens, at = self.buckets.get(queue, (Fraction(count), self.now))
+        return min(Fraction(count), tokens + Fraction(max(0, self.now - at) * count, period))
+
+    def room(self, queue: str) -> int:
+        options = self.queues[queue]
+        rooms = [1_000]
+        if options.max_in_flight:
+            rooms.append(max(0, options.max_in_flight - self.live(queue)))
+        if options.rate:
+            rooms.append(int(self.rate_tokens(queue)))
+        return min(rooms)
+
+    def take(self, queue: str, count: int) -> None:
+        """Take tokens. A claim of nothing starts the bucket again after the clock was set back."""
+        _, at = self.buckets.get(queue, (0, 0))
+        if self.queues[queue].rate and (count or at > self.now):
+            self.buckets[queue] = self.rate_tokens(queue) - count, self.now
+
+    def limit(self, queue: str, max_in_flight: int, rate: tuple[int, int] | None) -> None:
+        """Change the limits of the queue, which keeps its tokens."""
+        options = self.queues[queue]
+        if options.rate != rate:
+            kept = self.rate_tokens(queue)
+            self.buckets.pop(queue, None)
+            if options.rate and rate:
+                count, period = rate
+                kept = Fraction(int(kept * period), period)
+                self.buckets[queue] = min(Fraction(count), kept), self.now
+        options.max_in_flight, options.rate = max_in_flight, rate
+
+    def next_tokens(self) -> set[int]:
+        """Return the times of the next token of every bucket that is not full."""
+        return {
+            at + math.ceil((1 - tokens % 1) * rate[1] / rate[0])
+            for queue, (tokens, at) in self.buckets.items()
+            if (rate := self.queues[queue].rate) and tokens < rate[0]
+        }
+
     def over(self, record: Record) -> bool:
         return 0 < record.expires_at <= self.now
 
@@ -131,4 +183,6 @@ class Book:
         messages = self.messages.values()
         ends = {at for m in messages for at in (m.locked_until, m.visible_at, m.expires_at)}
         kept: list[dict] = [self.receipts, self.attempts, self.seen]
-        return sorted(ends | {value[-1] for table in kept for value in table.values()})
+        return sorted(
+            ends | self.next_tokens() | {value[-1] for table in kept for value in table.values()}
+        )

@@ -6,15 +6,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from django_mqlite.models import Message, Queue
+from tests.model.machine import rate_option
 from tests.model.sending import Sending
 from tests.model.strategies import (
     any_queue,
     attempts,
     earlies,
+    in_flights,
     limits,
     locks,
     moments,
     queues,
+    rates,
     some_places,
 )
 from tests.model.values import New
@@ -119,6 +122,18 @@ class Claiming(Sending):
             lambda: [
                 (m.id, m.deliveries, None, None) for m in self.model.claim_and_delete(queue, limit)
             ],
+        )
+
+    @rule(queue=queues, max_in_flight=in_flights, rate=rates)
+    def change_limits(self, queue: str, max_in_flight: int, rate: tuple[int, int] | None) -> None:
+        self.both(
+            lambda: (
+                Queue.objects.configure(
+                    queue, max_in_flight=max_in_flight or None, rate=rate_option(rate)
+                )
+                and None
+            ),
+            lambda: self.model.limit(queue, max_in_flight, rate),
         )
 
     @rule(queue=queues, paused=st.sampled_from([False, False, True]))

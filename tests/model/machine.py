@@ -22,13 +22,19 @@ WANTS = {
 }
 IN_SECONDS = {"lock_duration", "backoff_base", "backoff_max", "default_ttl", "dedup_window",
               "retain_completed", "dlq_max_age"}  # fmt: skip
-OPTIONAL = {"dlq_max_age", "dlq_max_count", "dlq_max_bytes"}
+OPTIONAL = {"dlq_max_age", "dlq_max_count", "dlq_max_bytes", "max_in_flight", "rate"}
+
+
+def rate_option(rate: tuple[int, int] | None) -> tuple[int, float] | None:
+    """Return the rate as a queue takes it, with its period in seconds."""
+    return None if rate is None else (rate[0], rate[1] / 1000)
 
 
 def queue_options(options: Options) -> dict[str, Any]:
     """Return the options as create_queue() takes them."""
     values = asdict(options)
     del values["paused"]
+    values["rate"] = rate_option(options.rate)
     return {
         name: value / 1000 if name in IN_SECONDS else value
         for name, value in values.items()

@@ -23,6 +23,10 @@ from tests.model.values import New, Options, Record
 HALF_AN_HOUR = 30 * 60_000
 
 
+def in_claim_order(records: Iterable[Record]) -> list[Record]:
+    return sorted(records, key=lambda m: (-m.priority, m.id))
+
+
 class Reference(Book):
     """The effect, the result and the errors of every verb."""
 
@@ -114,7 +118,7 @@ class Reference(Book):
     # Rules 2 and 4.5: claim
 
     def claimable(self, queue: str) -> list[Record]:
-        return sorted(self.eligible(queue, "active"), key=lambda m: (-m.priority, m.id))
+        return in_claim_order(self.eligible(queue, "active"))
 
     def eligible(self, queue: str, state: str) -> list[Record]:
         if self.queues[queue].paused:
@@ -130,7 +134,8 @@ class Reference(Book):
         leases, forgotten_at = self.attempts.get((queue, attempt or ""), ([], 0))
         if forgotten_at > self.now:
             return [self.messages[lease.id] for lease in leases if self.held(lease)]
-        taken = self.lock(self.claimable(queue)[:limit], lock, tokens)
+        taken = self.lock(self.claimable(queue)[: min(limit, self.room(queue))], lock, tokens)
+        self.take(queue, len(taken))
         if attempt and taken:
             leases = [record.lease for record in taken]
             self.attempts[queue, attempt] = leases, self.now + HALF_AN_HOUR
@@ -141,12 +146,16 @@ class Reference(Book):
     ) -> list[Record]:
         self.refuse_in_transaction()
         self.require_queue(queue)
-        wanted = [m for m in self.eligible(queue, "deferred") if m.id in set(ids)]
-        return self.lock(wanted, lock, tokens)
+        eligible = {m.id: m for m in self.eligible(queue, "deferred")}
+        wanted = [eligible[id] for id in dict.fromkeys(ids) if id in eligible]
+        taken = self.lock(in_claim_order(wanted[: self.room(queue)]), lock, tokens)
+        self.take(queue, len(taken))
+        return taken
 
     def claim_and_delete(self, queue: str, limit: int) -> list[Record]:
         self.require_queue(queue)
-        taken = self.claimable(queue)[:limit]
+        taken = self.claimable(queue)[: min(limit, self.room(queue))]
+        self.take(queue, len(taken))
         for record in taken:
             record.deliveries += 1
             self.delete(record, "claimed and deleted")

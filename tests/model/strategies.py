@@ -38,6 +38,9 @@ news = st.builds(
     unique=st.sampled_from([None, None, None, "u", "v"]),
 )
 
+in_flights = st.sampled_from([0, 0, 0, 1, 2])
+rates = st.sampled_from([None, None, None, (3, 7_000), (1, 20_000)])
+
 options = st.builds(
     Options,
     lock_duration=st.sampled_from([30_000, 5_000]),
@@ -51,6 +54,8 @@ options = st.builds(
     dlq_max_age=st.sampled_from([0, 0, 100_000]),
     dlq_max_count=st.sampled_from([0, 0, 1, 2]),
     dlq_max_bytes=st.sampled_from([0, 0, 2, 3]),
+    max_in_flight=in_flights,
+    rate=rates,
 )
 
 requests = st.one_of(

@@ -33,6 +33,8 @@ class Options(Terse):
     dlq_max_age: int = 0
     dlq_max_count: int = 0
     dlq_max_bytes: int = 0
+    max_in_flight: int = 0
+    rate: tuple[int, int] | None = None  # deliveries, and milliseconds
     paused: bool = False
 
 
