@@ -24,7 +24,8 @@ from .types import OrderingMode, QueueConfig
 class Settings:
     """The validated MQLITE setting. `database` None means the routers' choice; -1 means no limit.
 
-    `handlers` None means the `handlers` module of each installed app.
+    `handlers` None means the `handlers` module of each installed app. `tokens` are the root tokens
+    of the HTTP broker, and `cors` is the origin that it allows, None for its default.
     """
 
     queues: Mapping[str, QueueConfig] = field(default_factory=dict)
@@ -37,6 +38,8 @@ class Settings:
     schedules: Mapping[str, Schedule] = field(default_factory=dict)
     encoder: type[JSONEncoder] | None = None
     admin_body: Callable[..., Any] | None = None
+    tokens: tuple[str, ...] = ()
+    cors: str | None = None
 
 
 def get_settings() -> Settings:
@@ -182,8 +185,17 @@ def _count(value: Any, where: str) -> int:
 
 
 def _bound(read: Callable[[Any, str], int]) -> Callable[[Any, str], int]:
-    """Return a reader that accepts None for no limit. The row stores -1; 0 means the setting's."""
-    return lambda value, where: -1 if value is None else read(value, where)
+    """Return a reader that accepts None for no limit, and "inherit" for the setting's.
+
+    The row stores -1 and 0.
+    """
+
+    def read_bound(value: Any, where: str) -> int:
+        if value is None:
+            return -1
+        return 0 if value == "inherit" else read(value, where)
+
+    return read_bound
 
 
 def _flag(value: Any, where: str) -> bool:
@@ -244,8 +256,27 @@ QUEUE_OPTIONS: dict[str, Callable[[Any, str], dict[str, Any]]] = {
 """The readers of the options; each returns the columns that its option sets."""
 
 
+def _tokens(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(token, str) and token.strip() for token in value
+    ):
+        raise ImproperlyConfigured(f"{where} must be a list of texts that are not empty.")
+    return tuple(value)
+
+
+def _origin(value: Any, where: str) -> str | None:
+    if value is not None and not (isinstance(value, str) and value.strip()):
+        raise ImproperlyConfigured(
+            f"{where} must be an origin such as 'https://example.com', '*', 'off' or None, not "
+            f"{safe_repr(value)}"
+        )
+    return value
+
+
 SETTING_OPTIONS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "ADMIN_BODY": ("admin_body", _callable),
+    "CORS": ("cors", _origin),
+    "TOKENS": ("tokens", _tokens),
     "DATABASE": ("database", _alias),
     "ENCODER": ("encoder", _encoder),
     "HANDLERS": ("handlers", _modules),

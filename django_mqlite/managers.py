@@ -37,13 +37,13 @@ class MessageManager(
 ):
     """Enqueue, claim, settle and inspect messages: `Message.objects`.
 
-    - Enqueue: enqueue(), enqueue_many(), publish()
+    - Enqueue: enqueue(), enqueue_many(), publish(), publish_many()
     - Claim under a lease: claim(), claim_deferred(), claim_and_delete(), renew_many()
     - Settle: complete_many(); a claimed message has complete(), abandon(), reject() and defer()
     - Operate: cancel(), run_now(), release(), discard(), activate(); the last two also for many ids
       and for a queue: discard_many(), discard_queue(), activate_many(), activate_queue()
     - Delete: empty_queue(), prune_completed()
-    - Inspect: peek(), find(), explain()
+    - Inspect: peek(), browse(), find(), explain()
     """
 
 
@@ -62,9 +62,9 @@ class DeadLetterManager(DeadLetterVerbs[M]):
 class QueueManager(QueueVerbs[M]):
     """Create, configure and count queues: `Queue.objects`.
 
-    - Configure: create_queue(), configure(), delete_queue(), and sync() for the queues declared in
-      settings
-    - Inspect: named(), stats(), overview()
+    - Configure: create_queue(), configure(), create_or_configure(), delete_queue(), and sync() for
+      the queues declared in settings
+    - Inspect: named(), stats(), stats_of(), overview()
 
     A single queue has pause() and resume().
     """

@@ -12,7 +12,6 @@ from .guard import safe_repr
 from .timing import MAX_DURATION_MS, Duration, epoch_ms, milliseconds
 from .types import MAX_INTEGER, NewMessage
 
-BYTES = "application/octet-stream"
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 TASK = "application/vnd.django-mqlite.task+json"
@@ -28,16 +27,17 @@ Encoder = type[json.JSONEncoder]
 
 def encode(
     data: Any, content_type: str | None = None, encoder: Encoder | None = None
-) -> tuple[bytes, str]:
+) -> tuple[bytes, str | None]:
     """Return the body and content type of `data`: bytes, str as text, other values as strict JSON.
 
-    Text is UTF-8 unless `content_type` names another charset. Tuples become arrays. `encoder` is
-    the class of MQLITE['ENCODER'], for values that JSON cannot represent. Raises
-    ValueError (NaN, infinity, lone surrogates, circular references, characters that the charset
-    cannot encode) or TypeError (keys that are not strings, values that JSON cannot represent).
+    Bytes have no content type. Text is UTF-8 unless `content_type` names another charset. Tuples
+    become arrays. `encoder` is the class of MQLITE['ENCODER'], for values that JSON cannot
+    represent. Raises ValueError (NaN, infinity, lone surrogates, circular references, characters
+    that the charset cannot encode) or TypeError (keys that are not strings, values that JSON cannot
+    represent).
     """
     if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data), BYTES
+        return bytes(data), None
     if isinstance(data, str):
         return _encode_text(data, charset_of(content_type)), TEXT
     return encode_json(data, "data", encoder).encode(), JSON
@@ -162,7 +162,7 @@ def check_values(value: Any, path: str, encoder: Encoder | None = None) -> None:
 
 def decode(body: bytes, content_type: str | None) -> Any:
     """Decode the body by its content type: parsed JSON, text, or the bytes themselves."""
-    kind = (content_type or BYTES).partition(";")[0].strip().lower()
+    kind = (content_type or "").partition(";")[0].strip().lower()
     if kind == JSON or kind.endswith("+json"):
         return json.loads(body)
     if kind.startswith("text/"):
@@ -202,7 +202,7 @@ class MessageOptions(TypedDict, total=False):
     subject: str | None
     """A text for filters and searches."""
     content_type: str | None
-    """Derived from the data by default. A str is encoded in its charset."""
+    """Derived from the data by default; bytes have none. A str is encoded in its charset."""
     properties: Mapping[str, str] | None
     """Not used by the queue, except in filters. At most 64 KiB together as JSON."""
 

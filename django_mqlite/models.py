@@ -407,6 +407,7 @@ class Subscription(GuardedModel):
     subscription = models.TextField(_("subscription"), primary_key=True)
     topic = models.TextField(_("topic"))
     filter = models.TextField(_("filter"), default="", blank=True)
+    expression = models.TextField(default="", blank=True, editable=False)
     created_at = EpochMillisecondsField(_("created at"))
 
     objects: ClassVar[SubscriptionManager["Subscription"]] = SubscriptionManager()  # type: ignore[assignment]
@@ -456,12 +457,13 @@ class SettlementReceipt(models.Model):
 
 
 class ReceiveAttempt(models.Model):
-    """The leases that a claim with an attempt id received."""
+    """The leases, or the deleted messages, that a claim with an attempt id received."""
 
     pk = models.CompositePrimaryKey("queue", "attempt_id")
     queue = models.TextField()
     attempt_id = models.TextField()
     leases = models.TextField()
+    deleted = models.TextField(null=True)
     expires_at = EpochMillisecondsField()
 
     class Meta:

@@ -43,6 +43,20 @@ def write_transaction(using: str) -> Iterator[tuple[Any, int]]:
 
 
 @contextmanager
+def group_commit(using: str) -> Iterator[None]:
+    """Open a write transaction for verbs of several clients, who are answered after its commit.
+
+    claim() is allowed in it, because no client has a lease before it is committed.
+    """
+    with write_transaction(using) as (connection, _):
+        connection.is_group_commit = True
+        try:
+            yield
+        finally:
+            connection.is_group_commit = False
+
+
+@contextmanager
 def write_lock(using: str) -> Iterator[tuple[Any, int]]:
     """Hold the write lock for one statement, which is atomic and therefore needs no savepoint.
 
@@ -109,9 +123,14 @@ def yield_to_other_writers(using: str) -> Iterator[None]:
 
 
 def in_callers_transaction(using: str) -> bool:
-    """Return whether the caller has a transaction open, not counting a TestCase's."""
-    connection = connections[using]
+    """Return whether the caller has a transaction open, not counting a TestCase's.
+
+    A group commit does not count either.
+    """
+    connection: Any = connections[using]
+    if getattr(connection, "is_group_commit", False):
+        return False
     if connection.in_atomic_block:
         # Django's durable=True uses the same attribute to ignore a TestCase's transactions.
-        return any(not block._from_testcase for block in connection.atomic_blocks)  # type: ignore[attr-defined]  # noqa: SLF001
+        return any(not block._from_testcase for block in connection.atomic_blocks)  # noqa: SLF001
     return not connection.get_autocommit()

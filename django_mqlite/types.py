@@ -61,7 +61,7 @@ class NewMessage:
 
     queue: str
     body: bytes
-    content_type: str
+    content_type: str | None = None
     delay_ms: int = 0
     visible_at: int | None = None
     ttl_ms: int = 0

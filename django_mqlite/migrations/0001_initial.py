@@ -57,6 +57,7 @@ CREATE TABLE mqlite_subscriptions (
     subscription TEXT    PRIMARY KEY REFERENCES mqlite_queues (name) ON DELETE CASCADE,
     topic        TEXT    NOT NULL,
     filter       TEXT    NOT NULL DEFAULT '',
+    expression   TEXT    NOT NULL DEFAULT '',
     created_at   INTEGER NOT NULL CHECK (created_at BETWEEN 0 AND 253402300799999)
 ) STRICT
 """
@@ -155,6 +156,7 @@ CREATE TABLE mqlite_receive_attempts (
     queue      TEXT    NOT NULL REFERENCES mqlite_queues (name) ON DELETE CASCADE,
     attempt_id TEXT    NOT NULL,
     leases     TEXT    NOT NULL,
+    deleted    TEXT,
     expires_at INTEGER NOT NULL CHECK (expires_at BETWEEN 0 AND 253402300799999),
     PRIMARY KEY (queue, attempt_id)
 ) STRICT, WITHOUT ROWID

@@ -287,6 +287,7 @@ STATE = [
             ("queue", models.TextField()),
             ("attempt_id", models.TextField()),
             ("leases", models.TextField()),
+            ("deleted", models.TextField(null=True)),
             ("expires_at", django_mqlite.fields.EpochMillisecondsField()),
         ],
         options={
@@ -327,6 +328,7 @@ STATE = [
             ),
             ("topic", models.TextField(verbose_name="topic")),
             ("filter", models.TextField(blank=True, default="", verbose_name="filter")),
+            ("expression", models.TextField(blank=True, default="", editable=False)),
             ("created_at", django_mqlite.fields.EpochMillisecondsField(verbose_name="created at")),
         ],
         options={

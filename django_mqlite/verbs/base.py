@@ -78,6 +78,11 @@ def _plain_instances(model: type[M], using: str, rows: Iterable[dict[str, Any]])
     return instances
 
 
+def runs_foreign_code() -> bool:
+    """Return whether reading a message runs code of the project."""
+    return _runs_foreign_code(get_model("Message"))
+
+
 def _runs_foreign_code(model: type[models.Model]) -> bool:
     has_listeners = pre_init.has_listeners(model) or post_init.has_listeners(model)
     return has_listeners or _overrides_loading(model)

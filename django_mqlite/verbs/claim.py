@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import timing
 from ..arguments import checked_ids, checked_integer, checked_text, optional_text
+from ..conf import get_settings
 from ..doorbell import ring_doorbell
 from ..exceptions import QueueNotFound, TransactionRefused
 from ..limits import QueueLimits
@@ -19,7 +20,7 @@ from ..transactions import after_commit, in_callers_transaction, write_transacti
 from ..types import Rejection
 from .any_text import retry_with_any_text
 from .async_twins import async_twin, has_async_twin
-from .base import M, from_rows, from_worker_rows, lock_ms
+from .base import M, from_claimed_rows, from_worker_rows, lock_ms
 from .references import naming_references
 from .settle import Settlement, SettleVerbs, restoring_states, settle
 
@@ -28,7 +29,8 @@ from .settle import Settlement, SettleVerbs, restoring_states, settle
 class Claim:
     """The parameters of a claim. `lock_ms` None means the queue's lock duration.
 
-    `at_least_ms` is the minimum for a worker that could not renew a shorter lease in time.
+    `at_least_ms` is the minimum for a worker that could not renew a shorter lease in time. After
+    `max_bytes` of bodies, no more messages are claimed.
     """
 
     limit: int = 1
@@ -36,6 +38,11 @@ class Claim:
     lock_ms: int | None = None
     at_least_ms: int = 0
     attempt_id: str | None = None
+    max_bytes: int | None = None
+
+
+Take = Callable[..., list[MessageRow]]
+"""A function that claims at most `limit` messages in one statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +80,6 @@ def claim_rows(connection: Any, queue: str, claim: Claim, *, now: int) -> Claime
 
     Raises QueueNotFound if there is no such queue.
     """
-    if claim.attempt_id is not None:
-        replayed = store.claim.replay_attempt(connection, queue, claim.attempt_id, now=now)
-        if replayed is not None:
-            return Claimed(rows=replayed)
     claim_some = partial(
         store.claim.claim,
         connection,
@@ -87,10 +90,59 @@ def claim_rows(connection: Any, queue: str, claim: Claim, *, now: int) -> Claime
         lock_duration=claim.lock_ms,
         at_least=claim.at_least_ms,
     )
-    claimed = claim_within_limits(connection, queue, claim_some, limit=claim.limit, now=now)
+    return _once_per_attempt(connection, queue, claim, claim_some, now=now)
+
+
+def delete_rows(connection: Any, queue: str, claim: Claim, *, now: int) -> list[MessageRow]:
+    """Claim and delete messages of the queue, or return those that the same attempt deleted.
+
+    The next message of a line can be claimed when the one before it is deleted. With lines in the
+    queue, messages are therefore taken one by one. Raises QueueNotFound.
+    """
+    claim_some = partial(store.claim.claim_and_delete, connection, queue, now=now)
+    step = 1 if store.claim.HAS_LINES.value(connection, queue=queue) else claim.limit
+    return _once_per_attempt(connection, queue, claim, claim_some, now=now, step=step).rows
+
+
+def _once_per_attempt(
+    connection: Any,
+    queue: str,
+    claim: Claim,
+    claim_some: Take,
+    *,
+    now: int,
+    step: int | None = None,
+) -> Claimed:
+    if claim.attempt_id is not None:
+        replayed = store.claim.replay_attempt(connection, queue, claim.attempt_id, now=now)
+        if replayed is not None:
+            return Claimed(rows=replayed)
+    take = partial(claim_within_limits, connection, queue, claim_some, now=now)
+    claimed = _take_within(claim, take, step or claim.limit)
     if claimed.rows and claim.attempt_id is not None:
         store.claim.remember_attempt(connection, queue, claim.attempt_id, claimed.rows, now=now)
     return claimed
+
+
+def _take_within(claim: Claim, take: Callable[..., Claimed], step: int) -> Claimed:
+    """Claim until there are `limit` messages, `max_bytes` of bodies, or no more messages.
+
+    A statement claims at most `step` messages, and no more than may fit into `max_bytes`.
+    """
+    rows: list[MessageRow] = []
+    size = 0
+    in_flight_limited = False
+    while len(rows) < claim.limit and (claim.max_bytes is None or size <= claim.max_bytes):
+        limit = min(claim.limit - len(rows), step)
+        if claim.max_bytes is not None:
+            limit = min(limit, (claim.max_bytes - size) // get_settings().max_body_bytes + 1)
+        batch = take(limit=limit)
+        in_flight_limited = in_flight_limited or batch.in_flight_limited
+        rows += batch.rows
+        size += sum(len(row.body) for row in batch.rows)
+        if len(batch.rows) < limit:
+            break
+    return Claimed(rows=rows, in_flight_limited=in_flight_limited)
 
 
 UNREADABLE = Rejection(
@@ -123,12 +175,14 @@ class ClaimVerbs(SettleVerbs[M]):
         lock_duration: Duration | None = None,
         worker: str | None = None,
         attempt_id: str | None = None,
+        max_bytes: int | None = None,
     ) -> list[M]:
         """Claim up to `limit` messages of `queue` under a lease, in claim order; [] for none.
 
         Each claim counts a delivery. The lease lasts `lock_duration` (timedelta or seconds), by
         default the queue's; settle each message before it ends, or renew it. `worker` is a name
-        for display.
+        for display. With `max_bytes`, the message that brings the bodies over that size is the
+        last one.
 
         Calling it twice claims different messages, unless `attempt_id` is given: for 30 minutes the
         same attempt gets the same messages and tokens again while their leases are held, and
@@ -142,6 +196,7 @@ class ClaimVerbs(SettleVerbs[M]):
             worker=optional_text(worker, "worker"),
             lock_ms=lock_ms(lock_duration),
             attempt_id=optional_text(attempt_id, "attempt_id"),
+            max_bytes=None if max_bytes is None else checked_integer(max_bytes, "max_bytes"),
         )
         while True:
             with self._claiming() as connection:
@@ -193,18 +248,32 @@ class ClaimVerbs(SettleVerbs[M]):
     @has_async_twin
     @naming_references
     @retry_with_any_text
-    def claim_and_delete(self, queue: str, *, limit: int = 1) -> list[M]:
+    def claim_and_delete(
+        self,
+        queue: str,
+        *,
+        limit: int = 1,
+        attempt_id: str | None = None,
+        max_bytes: int | None = None,
+    ) -> list[M]:
         """Claim up to `limit` messages of `queue` and delete them: there is nothing to settle.
 
         Each message is delivered at most once: it is lost if the caller fails to handle it. In the
-        caller's transaction, the messages are deleted when it commits. Raises QueueNotFound.
+        caller's transaction, the messages are deleted when it commits. Several messages of a group
+        can be returned, in their order. `max_bytes` is as in claim(). Raises QueueNotFound.
+
+        If `attempt_id` is given, the messages are stored for 30 minutes, and the same attempt gets
+        them again. Use this if the response may be lost.
         """
         queue = checked_text(queue, "queue")
-        limit = checked_integer(limit, "limit")
+        claim = Claim(
+            limit=checked_integer(limit, "limit"),
+            attempt_id=optional_text(attempt_id, "attempt_id"),
+            max_bytes=None if max_bytes is None else checked_integer(max_bytes, "max_bytes"),
+        )
         with write_transaction(self.database) as (connection, now):
-            claim = partial(store.claim.claim_and_delete, connection, queue, now=now)
-            claimed = claim_within_limits(connection, queue, claim, limit=limit, now=now)
-        return from_rows(self.model, self.database, claimed.rows)
+            rows = delete_rows(connection, queue, claim, now=now)
+        return from_claimed_rows(self.model, self.database, rows)
 
     aclaim_and_delete = async_twin(claim_and_delete)
 

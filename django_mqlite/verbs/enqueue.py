@@ -17,6 +17,7 @@ from ..names import suggestion
 from ..store import sqlite as store
 from ..store.sqlite.base import MessageRow
 from ..store.sqlite.enqueue import Stored
+from ..store.sqlite.topics import Route
 from ..transactions import after_commit, write_lock, write_transaction
 from ..types import NewMessage, State
 from .async_twins import async_twin, has_async_twin
@@ -181,19 +182,12 @@ class EnqueueVerbs(Verbs[M]):
         result contains a DuplicateConflict in its place. Raises the errors of enqueue().
         """
         queue = checked_text(queue, "queue")
-        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
-            raise TypeError(f"items must be a sequence of messages, not {safe_repr(items)}")
-        new_messages = [
-            self._new_message(queue, item.data, {**common, **item.options})
-            if isinstance(item, Draft)
-            else self._new_message(queue, item, common)
-            for item in items
-        ]
+        new_messages = self._new_messages(queue, items, common)
         with write_transaction(self.database) as (connection, now):
             stored = store_many(connection, queue, new_messages, now=now)
         self._ring_after_commit()
         return [
-            result if isinstance(result, DuplicateConflict) else self._instance(new, result, now)
+            self._instance_or_conflict(new, result, now)
             for new, result in zip(new_messages, stored, strict=True)
         ]
 
@@ -212,7 +206,7 @@ class EnqueueVerbs(Verbs[M]):
             options["message_id"] = token_hex(16)
         message = self._new_message(topic, data, options)
         with write_transaction(self.database) as (connection, now):
-            queues = _matching_queues(connection, topic, message, now)
+            queues = _matching_queues(_routes(connection, topic), message, now)
             new_messages = [replace(message, queue=queue) for queue in queues]
             stored = [_store(connection, new, now) for new in new_messages]
         self._ring_after_commit()
@@ -222,6 +216,49 @@ class EnqueueVerbs(Verbs[M]):
         ]
 
     apublish = async_twin(publish)
+
+    @has_async_twin
+    def publish_many(
+        self, topic: str, items: Iterable[Any], **common: Unpack[MessageOptions]
+    ) -> list[list[M | DuplicateConflict]]:
+        """Publish many messages to `topic`, all or none; return the copies of each.
+
+        The items are those of enqueue_many(). Copies are sorted by the name of their queue. They
+        have a `message_id` only if you pass one, so a queue with a deduplication window recognizes
+        equal data. A copy whose key was used with different data is not stored: the result contains
+        a DuplicateConflict in its place. Raises TopicNotFound, and the errors of enqueue().
+        """
+        topic = checked_text(topic, "topic")
+        messages = self._new_messages(topic, items, common)
+        with write_transaction(self.database) as (connection, now):
+            routes = _routes(connection, topic)
+            copies = [
+                [replace(message, queue=queue) for queue in _matching_queues(routes, message, now)]
+                for message in messages
+            ]
+            stored = [[_store_copy(connection, copy, now) for copy in batch] for batch in copies]
+        self._ring_after_commit()
+        return [
+            [
+                self._instance_or_conflict(new, result, now)
+                for new, result in zip(batch, results, strict=True)
+            ]
+            for batch, results in zip(copies, stored, strict=True)
+        ]
+
+    apublish_many = async_twin(publish_many)
+
+    def _new_messages(
+        self, queue: str, items: Iterable[Any], common: MessageOptions
+    ) -> list[NewMessage]:
+        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+            raise TypeError(f"items must be a sequence of messages, not {safe_repr(items)}")
+        return [
+            self._new_message(queue, item.data, {**common, **item.options})
+            if isinstance(item, Draft)
+            else self._new_message(queue, item, common)
+            for item in items
+        ]
 
     def _new_message(self, queue: str, data: Any, options: MessageOptions) -> NewMessage:
         known = MessageOptions.__annotations__
@@ -235,6 +272,11 @@ class EnqueueVerbs(Verbs[M]):
             encoder=settings.encoder,
             **options,
         )
+
+    def _instance_or_conflict(
+        self, new: NewMessage, stored: Stored | Duplicate | DuplicateConflict, now: int
+    ) -> M | DuplicateConflict:
+        return stored if isinstance(stored, DuplicateConflict) else self._instance(new, stored, now)
 
     def _instance(self, new: NewMessage, stored: Stored | Duplicate, now: int) -> M:
         if isinstance(stored, int):
@@ -250,11 +292,16 @@ class EnqueueVerbs(Verbs[M]):
         after_commit(alias, partial(ring_doorbell, alias))
 
 
-def _matching_queues(connection: Any, topic: str, message: NewMessage, now: int) -> list[str]:
-    """Return the queues of the subscriptions whose filter matches the message."""
+def _routes(connection: Any, topic: str) -> list[Route]:
+    """Return the subscriptions of the topic, sorted by name; raise TopicNotFound for none."""
     routes = store.topics.routes(connection, topic)
     if not routes:
         raise TopicNotFound(topic, store.topics.topic_names(connection))
+    return routes
+
+
+def _matching_queues(routes: Sequence[Route], message: NewMessage, now: int) -> list[str]:
+    """Return the queues of the subscriptions whose filter matches the message."""
     variables = filter_variables(message, now=now)
     return [
         route.subscription
@@ -266,3 +313,12 @@ def _matching_queues(connection: Any, topic: str, message: NewMessage, now: int)
 def _store(connection: Any, new: NewMessage, now: int) -> Stored | Duplicate:
     stored = store_in_one_statement(connection, new, now=now)
     return store_unless_duplicate(connection, new, now=now) if stored is None else stored
+
+
+def _store_copy(
+    connection: Any, new: NewMessage, now: int
+) -> Stored | Duplicate | DuplicateConflict:
+    try:
+        return _store(connection, new, now)
+    except DuplicateConflict as conflict:
+        return conflict

@@ -47,6 +47,30 @@ class FindVerbs(Verbs[M]):
             require_queue(connection, queue)
         return from_rows(self.model, self.database, rows)
 
+    def browse(
+        self,
+        queue: str,
+        *,
+        from_id: int = 0,
+        state: str | None = None,
+        limit: int = 32,
+        max_bytes: int = MAX_INTEGER,
+    ) -> list[M]:
+        """Return the messages of `queue` with ids of at least `from_id`, sorted by id.
+
+        `state` selects those in one state. The message that brings the bodies over `max_bytes` is
+        the last one. Returns [] if there is no such queue or state.
+        """
+        rows = store.find.browse(
+            self.connection,
+            checked_text(queue, "queue"),
+            from_id=checked_id(from_id, "from_id"),
+            state=optional_text(state, "state"),
+            limit=checked_integer(limit, "limit"),
+            max_bytes=checked_integer(max_bytes, "max_bytes"),
+        )
+        return from_rows(self.model, self.database, rows)
+
     # Overrides Django's explain() of a query, which every query set still has.
     @has_async_twin
     def explain(self, id: int, *, quote_errors: bool = True) -> Explanation:  # type: ignore[override]

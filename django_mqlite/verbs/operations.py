@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from ..arguments import checked_id, checked_ids, checked_integer, checked_text
+from ..arguments import checked_id, checked_ids, checked_integer, checked_text, optional_text
 from ..doorbell import ring_doorbell
 from ..guard import safe_repr
 from ..signals import send_dead_letter_after_commit, send_released_after_commit
@@ -23,10 +23,14 @@ class OperationVerbs(Verbs[M]):
 
     @has_async_twin
     @naming_references
-    def cancel(self, id: int) -> bool:
-        """Delete a scheduled message that was never delivered; return False for any other."""
+    def cancel(self, id: int, *, queue: str | None = None) -> bool:
+        """Delete a scheduled message that was never delivered; return False for any other.
+
+        With `queue`, messages of other queues are not deleted either.
+        """
+        id, queue = checked_id(id), optional_text(queue, "queue")
         with write_transaction(self.database) as (connection, _):
-            return store.operations.CANCEL.run(connection, id=checked_id(id)) > 0
+            return store.operations.CANCEL.run(connection, id=id, queue=queue) > 0
 
     acancel = async_twin(cancel)
 

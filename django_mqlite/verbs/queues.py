@@ -11,6 +11,7 @@ from ..arguments import checked_text
 from ..conf import get_settings, queue_columns, queue_config
 from ..doorbell import ring_doorbell
 from ..exceptions import NameConflict, QueueNotDeletable, QueueNotFound
+from ..guard import safe_repr
 from ..handlers import queues_of_kinds
 from ..names import checked_name
 from ..store import sqlite as store
@@ -20,6 +21,8 @@ from .base import BATCH, M, Verbs, require_queue
 from .references import naming_references
 from .tallies import delivery_times, periods
 from .workers import busy_slots, counted_deliveries, is_live, registered_workers
+
+KINDS = ("queue", "subscription")
 
 
 class QueueVerbs(Verbs[M]):
@@ -50,6 +53,25 @@ class QueueVerbs(Verbs[M]):
             config = store.queues.queue_config(connection, name)
             if config is None:
                 raise QueueNotFound(name, store.queues.queue_names(connection))
+            _declare(connection, name, replace(config, **columns), now=now)
+        return self.get(name=name)
+
+    def create_or_configure(self, name: str, *, kind: str = "queue", **options: Any) -> M:
+        """Create the queue `name` with `options`, or change these options of it.
+
+        If the queue exists, the options that are not passed keep their values. With `kind`
+        "subscription" it is the queue of a subscription, which subscribe() normally creates.
+
+        Raises ValueError for an invalid name or kind, NameConflict if a topic or a queue of the
+        other kind has the name, and ImproperlyConfigured as create_queue() does.
+        """
+        name = checked_name(name)
+        if kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {safe_repr(kind)}")
+        columns = queue_columns(options, f"queue {name!r}")
+        with write_transaction(self.database) as (connection, now):
+            _check_owner(connection, name, kind)
+            config = store.queues.queue_config(connection, name) or QueueConfig(kind=kind)
             _declare(connection, name, replace(config, **columns), now=now)
         return self.get(name=name)
 
@@ -110,9 +132,7 @@ class QueueVerbs(Verbs[M]):
         """Create the queue or change its row to `config`; return whether anything was written."""
         name = checked_name(name)
         with write_transaction(self.database) as (connection, now):
-            owner = store.topics.NAME_OWNER.value(connection, name=name)
-            if owner not in (None, f"a {config.kind}"):
-                raise NameConflict(name, owner)
+            _check_owner(connection, name, config.kind)
             return _declare(connection, name, config, now=now)
 
     def set_paused(self, queue: Any, paused: bool) -> bool:
@@ -131,6 +151,23 @@ class QueueVerbs(Verbs[M]):
     def stats(self) -> list[QueueStats]:
         """Return the number of messages per state for every queue, sorted by queue name."""
         return store.queues.queue_stats(self.connection, now=timing.now_ms())
+
+    def stats_of(self, name: str) -> QueueStats:
+        """Return the number of messages per state of one queue. Raises QueueNotFound."""
+        name = checked_text(name, "name")
+        stats = store.queues.stats_of(self.connection, name, now=timing.now_ms())
+        if stats is None:
+            raise QueueNotFound(name, store.queues.queue_names(self.connection))
+        return stats
+
+    def oldest_enqueued_at(self, name: str) -> int | None:
+        """Return when the oldest active or locked message of a queue was enqueued.
+
+        The time is in epoch milliseconds, None if there is no such message.
+        """
+        name = checked_text(name, "name")
+        at: int | None = store.queues.OLDEST_ENQUEUED_AT.value(self.connection, queue=name)
+        return at
 
     def overview(self) -> list[QueueOverview]:
         """Return depth, workers, and the deliveries of the last hour and day for every queue.
@@ -172,6 +209,12 @@ class QueueVerbs(Verbs[M]):
         name = checked_text(name, "name")
         require_queue(self.connection, name)
         return self.get(name=name)
+
+
+def _check_owner(connection: Any, name: str, kind: str) -> None:
+    owner = store.topics.NAME_OWNER.value(connection, name=name)
+    if owner not in (None, f"a {kind}"):
+        raise NameConflict(name, owner)
 
 
 def _check_without_work(connection: Any, name: str, everything: bool) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from random import random
 from typing import Any
@@ -19,8 +20,9 @@ from ..store.sqlite.settle import SettleResult
 from ..timing import MAX_DURATION_MS, Duration, epoch_ms, moment
 from ..transactions import after_commit, write_transaction
 from ..types import Abandonment, Completion, Deferral, Lease, Outcome, Rejection, State
+from .any_text import retry_with_any_text
 from .async_twins import async_twin, has_async_twin
-from .base import M, Verbs, lock_ms
+from .base import M, Verbs, get_model, lock_ms
 from .references import naming_references
 
 
@@ -42,6 +44,50 @@ class Settlement:
     def __post_init__(self) -> None:
         if self.details is None and self.error is not None:
             object.__setattr__(self, "details", describe_error(self.error))
+
+
+@dataclass(slots=True, kw_only=True)
+class LeasedMessage:
+    """A message of which the caller has only the lease, with the facts for its signals."""
+
+    lease: Lease
+    line: str | None = None
+    message_id: str | None = None
+    subject: str | None = None
+    content_type: str | None = None
+    delivery_count: int = 0
+    locked_by: str | None = None
+    locked_at: datetime | None = None
+    finished_at: datetime | None = None
+    state: str = State.LOCKED
+    in_flight_limited: bool = False
+
+    on_completed = None
+
+    @property
+    def id(self) -> int:
+        return self.lease.id
+
+    @property
+    def queue(self) -> str:
+        return self.lease.queue
+
+
+def _leased_messages(connection: Any, leases: Sequence[Lease]) -> list[LeasedMessage]:
+    """Return the messages of the leases; of a lease that was settled or lost, only the lease."""
+    rows = store.settle.held(connection, leases)
+    messages = []
+    for lease in leases:
+        message = LeasedMessage(lease=lease)
+        if lease in rows:
+            row = rows[lease]
+            message.line, message.locked_by = row.line, row.locked_by
+            message.in_flight_limited = bool(row.in_flight_limited)
+            message.message_id, message.subject = row.message_id, row.subject
+            message.content_type, message.delivery_count = row.content_type, row.delivery_count
+            message.locked_at = moment(row.locked_at)
+        messages.append(message)
+    return messages
 
 
 def settle(connection: Any, settlements: Sequence[Settlement], *, now: int) -> list[bool]:
@@ -87,8 +133,13 @@ def _complete(
         message.state = State.COMPLETED
         message.finished_at = moment(now)
         if has_listeners:
-            worker = message.locked_by
-            send_after_commit(using, signals.message_completed, message, worker=worker)
+            send_after_commit(
+                using,
+                signals.message_completed,
+                message,
+                sender=_sender(message),
+                worker=message.locked_by,
+            )
         if message.on_completed is not None:
             after_commit(using, message.on_completed)
     return results
@@ -100,7 +151,13 @@ def _settle_one(connection: Any, settlement: Settlement, lease: Lease, *, now: i
         return result is not None
     message = settlement.message
     message.state = result.state
-    send = partial(send_after_commit, connection.alias, message=message, worker=message.locked_by)
+    send = partial(
+        send_after_commit,
+        connection.alias,
+        message=message,
+        sender=_sender(message),
+        worker=message.locked_by,
+    )
     if result.state == State.DEFERRED:
         send(signal=signals.message_deferred)
     elif result.state == State.DEAD_LETTERED:
@@ -120,6 +177,10 @@ def _settle_one(connection: Any, settlement: Settlement, lease: Lease, *, now: i
         )
         after_commit(connection.alias, partial(ring_doorbell, connection.alias))
     return True
+
+
+def _sender(message: Any) -> type[Any]:
+    return get_model("Message") if isinstance(message, LeasedMessage) else type(message)
 
 
 def _is_requested(error: object) -> bool:
@@ -185,6 +246,18 @@ class SettleVerbs(Verbs[M]):
         settlement = Settlement(message=message, outcome=outcome, error=error)
         with restoring_states([settlement]), write_transaction(self.database) as (connection, now):
             return settle(connection, [settlement], now=now)[0]
+
+    @naming_references
+    @retry_with_any_text
+    def settle_leases(self, leases: Sequence[Lease], outcome: Outcome) -> list[bool]:
+        """Settle leases without their messages; return for each whether it was still held.
+
+        Repeating the call within 30 minutes returns True again and changes nothing.
+        """
+        with write_transaction(self.database) as (connection, now):
+            messages = _leased_messages(connection, leases)
+            settlements = [Settlement(message=message, outcome=outcome) for message in messages]
+            return settle(connection, settlements, now=now)
 
     @has_async_twin
     @naming_references

@@ -5,7 +5,7 @@ from typing import Any
 from ..arguments import checked_text
 from ..conf import queue_config
 from ..exceptions import NameConflict
-from ..filters import check_filter
+from ..filters import MAX_FILTER, check_filter
 from ..names import checked_name
 from ..store import sqlite as store
 from ..transactions import write_transaction
@@ -17,12 +17,19 @@ class TopicVerbs(Verbs[M]):
     """Subscribe to and unsubscribe from topics."""
 
     def subscribe(
-        self, topic: str, subscription: str, *, filter: str | None = "", **options: Any
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        filter: str | None = "",
+        expression: str = "",
+        **options: Any,
     ) -> M:
         """Copy messages that are published to `topic` into the queue `subscription`.
 
         `filter` is a CEL expression over the message's properties; '' matches every message, and
-        None keeps the filter of a subscription that exists.
+        None keeps the filter of a subscription that exists. `expression` is what the filter was
+        translated from, if it was, and is only kept for display.
         `options` configure the queue, as in MQLITE['QUEUES']. Subscribing again only replaces
         the filter, so it does not accept options.
 
@@ -32,7 +39,8 @@ class TopicVerbs(Verbs[M]):
         topic = checked_name(topic)
         subscription = checked_name(subscription)
         if filter is not None:
-            check_filter(filter)
+            check_filter(filter, translated=bool(expression))
+        expression = checked_text(expression, "expression", min_length=0, max_length=MAX_FILTER)
         config = queue_config(options, f"subscription {subscription!r}", kind="subscription")
         with write_transaction(self.database) as (connection, now):
             if _is_new(connection, topic, subscription):
@@ -43,7 +51,12 @@ class TopicVerbs(Verbs[M]):
                     "its filter: change its options with Queue.objects.configure()."
                 )
             store.topics.SUBSCRIBE.run(
-                connection, subscription=subscription, topic=topic, filter=filter, now=now
+                connection,
+                subscription=subscription,
+                topic=topic,
+                filter=filter,
+                expression=expression,
+                now=now,
             )
         return self.get(subscription=subscription)
 

@@ -28,6 +28,7 @@ MANAGER_VERBS = [
     ("enqueue", ("jobs", 1), {}),
     ("enqueue_many", ("jobs", [1]), {}),
     ("publish", ("prices", 1), {}),
+    ("publish_many", ("prices", [1]), {}),
     ("claim", ("jobs",), {}),
     ("claim_deferred", ("jobs", [1]), {}),
     ("claim_and_delete", ("jobs",), {}),

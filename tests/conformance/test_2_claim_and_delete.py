@@ -52,13 +52,54 @@ def test_claim_and_delete_takes_what_claim_would_take(clock, queue):
 
 
 @pytest.mark.parametrize("mode", ["standard", "group_fifo", "strict_fifo"])
-def test_line_is_claimed_and_deleted_one_message_at_a_time(clock, make_queue, mode):
+def test_messages_of_a_line_are_claimed_and_deleted_in_order(clock, make_queue, mode):
     make_queue("jobs", ordering_mode=mode)
-    ids = [enqueue("jobs", None, group_id="g").pk for _ in range(3)]
+    groups = ("g", "g", "h", "g")
+    ids = [enqueue("jobs", None, group_id=group).pk for group in groups]
 
-    batches = [[message.pk for message in claim_and_delete("jobs")] for _ in range(4)]
+    batches = [[m.pk for m in claim_and_delete("jobs", limit=limit)] for limit in (2, 9, 9)]
 
-    assert batches == [*([id] for id in ids), []]
+    assert batches == [ids[:2], ids[2:], []]
+
+
+def test_repeated_attempt_gets_the_deleted_messages_again(clock, queue):
+    enqueue("jobs", b"\x00\xff", subject="s", properties={"k": "v"})
+    enqueue("jobs", None)
+    first = Message.objects.claim_and_delete("jobs", attempt_id="a", limit=1)
+    clock.advance(29 * 60)
+
+    (again,) = Message.objects.claim_and_delete("jobs", attempt_id="a", limit=1)
+
+    assert again.pk == first[0].pk
+    assert (again.data, again.subject, again.properties) == (b"\x00\xff", "s", {"k": "v"})
+    assert (again.lease, again.delivery_count) == (None, 1)
+    assert len(claim_and_delete("jobs")) == 1
+
+
+def test_attempt_is_forgotten_after_half_an_hour(clock, queue):
+    enqueue("jobs", None)
+    Message.objects.claim_and_delete("jobs", attempt_id="a")
+    clock.advance(30 * 60)
+
+    assert Message.objects.claim_and_delete("jobs", attempt_id="a") == []
+
+
+def test_attempt_without_messages_is_not_recorded(clock, queue):
+    assert Message.objects.claim_and_delete("jobs", attempt_id="a") == []
+    stored = enqueue("jobs", None)
+
+    assert [m.pk for m in Message.objects.claim_and_delete("jobs", attempt_id="a")] == [stored.pk]
+
+
+def test_message_over_max_bytes_is_the_last_of_the_batch(clock, queue):
+    for _ in range(4):
+        enqueue("jobs", b"12345")
+
+    batches = [
+        Message.objects.claim_and_delete("jobs", limit=9, max_bytes=size) for size in (1, 9, 9)
+    ]
+
+    assert [len(batch) for batch in batches] == [1, 2, 1]
 
 
 def test_locked_head_blocks_claim_and_delete(clock, group_queue):

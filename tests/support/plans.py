@@ -43,7 +43,7 @@ def analyzed_database(population: str) -> sqlite3.Connection:
         [(f"q{number}",) for number in range(queues)],
     )
     connection.executemany(
-        "INSERT INTO mqlite_subscriptions VALUES (?, ?, '', 0)",
+        "INSERT INTO mqlite_subscriptions VALUES (?, ?, '', '', 0)",
         [(f"q{number}", f"t{number % 9}") for number in range(queues)],
     )
     connection.executemany(
@@ -68,7 +68,7 @@ def analyzed_database(population: str) -> sqlite3.Connection:
         "INSERT INTO mqlite_dedup VALUES (:queue, :number, '', :number, :at)", records
     )
     connection.executemany(
-        "INSERT INTO mqlite_receive_attempts VALUES (:queue, :number, '[]', :at)", records
+        "INSERT INTO mqlite_receive_attempts VALUES (:queue, :number, '[]', NULL, :at)", records
     )
     connection.execute("COMMIT")
     connection.execute("ANALYZE")

@@ -110,7 +110,7 @@ def test_invalid_setting_is_refused_at_every_read():
         ({"QUEUE": {}}, r"MQLITE has no option 'QUEUE'; did you mean 'QUEUES'\?"),
         ({"queues": {}}, r"MQLITE has no option 'queues'"),
         ({"MAX_BODY_SIZE": 1}, r"did you mean 'MAX_BODY_BYTES'\?"),
-        ({"XYZ": 1}, r"no option 'XYZ'; known: ADMIN_BODY, DATABASE, .*MAX_BODY_BYTES, QUEUES"),
+        ({"XYZ": 1}, r"no option 'XYZ'; known: ADMIN_BODY, CORS, .*MAX_BODY_BYTES, QUEUES"),
         (
             {"QUEUES": {"emails": {"lock_durations": 1}}},
             r"\['QUEUES'\]\['emails'\] has no option 'lock_durations'.* mean 'lock_duration'\?",

@@ -1,12 +1,15 @@
 """Claim messages under a lease or delete them, and repeat a claim whose response was lost."""
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
+from typing import Any
 
 from ...limits import UNLIMITED, QueueLimits
 from .base import (
     M_COLUMNS,
     MESSAGE_COLUMNS,
+    UNFINISHED,
     Connection,
     MessageRow,
     Statement,
@@ -185,6 +188,17 @@ def claim_and_delete(
     return in_claim_order(rows)
 
 
+# Served by the unique index mqlite_messages_head (queue, line).
+HAS_LINES = Statement(
+    """
+    SELECT EXISTS (SELECT 1 FROM mqlite_messages
+                    WHERE queue = %(queue)s AND line IS NOT NULL AND blocked = 0
+                      AND """
+    + UNFINISHED
+    + """)
+    """,
+)
+
 # A read, so that an idle worker never takes the write lock.
 CLAIMABLE = Statement(
     """
@@ -237,7 +251,7 @@ REPLAY_ATTEMPT = Statement(
 
 KNOWN_ATTEMPT = Statement(
     """
-    SELECT 1 FROM mqlite_receive_attempts
+    SELECT deleted FROM mqlite_receive_attempts
      WHERE queue = %(queue)s AND attempt_id = %(attempt_id)s AND expires_at > %(now)s
     """,
 )
@@ -246,20 +260,26 @@ KNOWN_ATTEMPT = Statement(
 def replay_attempt(
     connection: Connection, queue: str, attempt_id: str, *, now: int
 ) -> list[MessageRow] | None:
-    """Return the messages that the attempt still holds, or None if there was no such attempt."""
-    known = KNOWN_ATTEMPT.all(connection, queue=queue, attempt_id=attempt_id, now=now)
-    if not known:
+    """Return the messages that the attempt still holds, or None if there was no such attempt.
+
+    An attempt that deleted its messages still holds all of them.
+    """
+    known = KNOWN_ATTEMPT.one(connection, queue=queue, attempt_id=attempt_id, now=now)
+    if known is None:
         return None
+    (deleted,) = known
+    if deleted is not None:
+        return [_decoded(row) for row in json.loads(deleted)]
     rows = REPLAY_ATTEMPT.all(connection, queue=queue, attempt_id=attempt_id, now=now)
     return in_claim_order(rows)
 
 
 REMEMBER_ATTEMPT = Statement(
     """
-    INSERT INTO mqlite_receive_attempts (queue, attempt_id, leases, expires_at)
-    VALUES (%(queue)s, %(attempt_id)s, %(leases)s, %(expires_at)s)
+    INSERT INTO mqlite_receive_attempts (queue, attempt_id, leases, deleted, expires_at)
+    VALUES (%(queue)s, %(attempt_id)s, %(leases)s, %(deleted)s, %(expires_at)s)
     ON CONFLICT (queue, attempt_id) DO UPDATE
-       SET leases = excluded.leases, expires_at = excluded.expires_at
+       SET leases = excluded.leases, deleted = excluded.deleted, expires_at = excluded.expires_at
     """,
 )
 
@@ -267,14 +287,25 @@ REMEMBER_ATTEMPT = Statement(
 def remember_attempt(
     connection: Connection, queue: str, attempt_id: str, rows: Sequence[MessageRow], *, now: int
 ) -> None:
-    """Record the leases of the attempt."""
+    """Record the leases of the attempt, or the messages themselves if it deleted them."""
+    has_deleted = rows[0].lock_token is None
     REMEMBER_ATTEMPT.run(
         connection,
         queue=queue,
         attempt_id=attempt_id,
-        leases=json.dumps([(row.id, row.lock_token) for row in rows]),
+        leases=json.dumps([] if has_deleted else [(row.id, row.lock_token) for row in rows]),
+        deleted=json.dumps([_encoded(row) for row in rows]) if has_deleted else None,
         expires_at=now + ATTEMPT_LIFE_MS,
     )
+
+
+def _encoded(row: MessageRow) -> MessageRow:
+    return row._replace(body=b64encode(row.body).decode())  # type: ignore[arg-type]
+
+
+def _decoded(row: Sequence[Any]) -> MessageRow:
+    message = MessageRow._make(row)
+    return message._replace(body=b64decode(message.body))
 
 
 # Served by mqlite_attempts_expiry (expires_at).

@@ -70,7 +70,7 @@ def _data_sha256(message: NewMessage) -> str:
     For a task, the subject is included: it is the path of the function.
     """
     function = message.subject if message.content_type == TASK else None
-    head = f"{message.content_type}\0{function or ''}\0"
+    head = f"{message.content_type or ''}\0{function or ''}\0"
     return sha256(head.encode() + message.body).hexdigest()
 
 

@@ -1,9 +1,10 @@
 """List and peek at messages without changing them."""
 
+import json
 from typing import Any, NamedTuple
 
 from ...types import MAX_INTEGER, State
-from .base import MESSAGE_COLUMNS, Connection, MessageRow, Statement
+from .base import M_COLUMNS, MESSAGE_COLUMNS, Connection, MessageRow, Statement
 
 # Sections in the order of a list: locked, active, scheduled, deferred, dead-lettered, completed.
 # Each section is served by the partial index of its state. They are one statement, because most of
@@ -275,6 +276,78 @@ def peek_dead_letters(connection: Connection, queue: str, *, limit: int) -> list
     """Return the oldest dead letters of the queue."""
     rows = PEEK_DEAD_LETTERS.all(connection, queue=queue, limit=limit)
     return [MessageRow._make(row) for row in rows]
+
+
+# Each partial index covers one state, and the ids are sorted. The plus signs keep SQLite from
+# walking the primary key, which would read the rows of other queues.
+BROWSE_SIZES = Statement(
+    """
+    SELECT m.id, length(m.body)
+      FROM (SELECT +id AS id FROM mqlite_messages
+             WHERE queue = %(queue)s AND state = 'active' AND +id >= %(from_id)s
+               AND (%(state)s IS NULL OR %(state)s = 'active')
+             UNION ALL
+            SELECT +id AS id FROM mqlite_messages
+             WHERE queue = %(queue)s AND state = 'locked' AND +id >= %(from_id)s
+               AND (%(state)s IS NULL OR %(state)s = 'locked')
+             UNION ALL
+            SELECT +id AS id FROM mqlite_messages
+             WHERE queue = %(queue)s AND state = 'scheduled' AND +id >= %(from_id)s
+               AND (%(state)s IS NULL OR %(state)s = 'scheduled')
+             UNION ALL
+            SELECT +id AS id FROM mqlite_messages
+             WHERE queue = %(queue)s AND state = 'deferred' AND +id >= %(from_id)s
+               AND (%(state)s IS NULL OR %(state)s = 'deferred')
+             UNION ALL
+            SELECT +id AS id FROM mqlite_messages
+             WHERE queue = %(queue)s AND state = 'completed' AND +id >= %(from_id)s
+               AND (%(state)s IS NULL OR %(state)s = 'completed')
+             UNION ALL
+            SELECT +id AS id FROM mqlite_messages
+             WHERE queue = %(queue)s AND state = 'dead_lettered' AND +id >= %(from_id)s
+               AND (%(state)s IS NULL OR %(state)s = 'dead_lettered')
+             ORDER BY id
+             LIMIT %(limit)s) AS page
+     CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = page.id
+     ORDER BY page.id
+    """,
+)
+
+MESSAGES_BY_ID = Statement(
+    """
+    SELECT """
+    + M_COLUMNS
+    + """
+      FROM json_each(%(ids)s) AS requested
+     CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = requested.value
+     WHERE m.queue = %(queue)s
+    """,
+)
+
+
+def browse(
+    connection: Connection,
+    queue: str,
+    *,
+    from_id: int,
+    state: str | None,
+    limit: int,
+    max_bytes: int,
+) -> list[MessageRow]:
+    """Return messages of the queue with ids from `from_id`, sorted by id.
+
+    The message that brings the bodies over `max_bytes` is the last one.
+    """
+    sizes = BROWSE_SIZES.all(connection, queue=queue, from_id=from_id, state=state, limit=limit)
+    ids: list[int] = []
+    total = 0
+    for id, size in sizes:
+        if total > max_bytes:
+            break
+        ids.append(id)
+        total += size
+    rows = MESSAGES_BY_ID.all(connection, queue=queue, ids=json.dumps(ids))
+    return sorted(map(MessageRow._make, rows))
 
 
 # Served by the primary key.

@@ -12,6 +12,7 @@ CANCEL = Statement(
     """
     DELETE FROM mqlite_messages
      WHERE id = %(id)s AND state = 'scheduled' AND delivery_count = 0 AND errors IS NULL
+       AND (%(queue)s IS NULL OR queue = %(queue)s)
     """,
 )
 

@@ -99,9 +99,9 @@ PAUSE_QUEUE = Statement(
 # at which a message became due. For active messages it is the smallest visible_at of any priority,
 # so that a starving message of low priority is noticed. Due schedules and expired leases count too:
 # they wait for a reaper, and without one nothing else would show it.
-QUEUE_STATS = Statement(
+STATS_COLUMNS = (
     """
-    SELECT name, paused,
+           name, paused,
            (SELECT json_array(count(*), min(visible_at)) FROM mqlite_messages
              WHERE queue = name AND state = 'active' AND blocked = 0),
            (SELECT json_array(count(*), min(id)) FROM mqlite_messages
@@ -122,9 +122,25 @@ QUEUE_STATS = Statement(
              ORDER BY locked_until LIMIT 1),
            """
     + LIMIT_COLUMNS
+)
+
+QUEUE_STATS = Statement(
+    """
+    SELECT """
+    + STATS_COLUMNS
     + """
       FROM mqlite_queues
      ORDER BY name
+    """,
+)
+
+STATS_OF_QUEUE = Statement(
+    """
+    SELECT """
+    + STATS_COLUMNS
+    + """
+      FROM mqlite_queues
+     WHERE name = %(name)s
     """,
 )
 
@@ -136,6 +152,12 @@ def queue_stats(connection: Connection, *, now: int) -> list[QueueStats]:
     """Return the number of messages per state for every queue, sorted by queue name."""
     rows = QUEUE_STATS.all(connection, now=now, recent=now - RECENT_MS)
     return [_queue_stats(row, now=now) for row in rows]
+
+
+def stats_of(connection: Connection, name: str, *, now: int) -> QueueStats | None:
+    """Return the number of messages per state of this queue, or None if there is no such queue."""
+    row = STATS_OF_QUEUE.one(connection, name=name, now=now, recent=now - RECENT_MS)
+    return _queue_stats(row, now=now) if row else None
 
 
 def _queue_stats(row: tuple[Any, ...], *, now: int) -> QueueStats:
@@ -197,6 +219,20 @@ def blocking_heads(connection: Connection, ids: Sequence[int]) -> dict[str, Bloc
         )
     }
 
+
+# The message with the smallest id is the oldest, because `enqueued_at` increases with the id. The
+# plus keeps SQLite from walking all messages by their ids.
+OLDEST_ENQUEUED_AT = Statement(
+    """
+    SELECT enqueued_at FROM mqlite_messages NOT INDEXED
+     WHERE id = (SELECT min(id)
+                   FROM (SELECT min(+id) AS id FROM mqlite_messages
+                          WHERE queue = %(queue)s AND state = 'active'
+                          UNION ALL
+                         SELECT min(+id) FROM mqlite_messages
+                          WHERE queue = %(queue)s AND state = 'locked'))
+    """,
+)
 
 # One branch per state, because each partial index covers one state and none covers all of them.
 EMPTY_QUEUE = Statement(

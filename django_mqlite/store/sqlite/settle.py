@@ -98,6 +98,41 @@ class SettleResult(NamedTuple):
     repeated: bool = False
 
 
+class HeldRow(NamedTuple):
+    """The facts about a message under a lease that its signals and its next delivery need."""
+
+    id: int
+    queue: str
+    lock_token: str
+    line: str | None
+    message_id: str | None
+    subject: str | None
+    content_type: str | None
+    delivery_count: int
+    locked_by: str | None
+    locked_at: int
+    in_flight_limited: int
+
+
+HELD = Statement(
+    """
+    SELECT m.id, m.queue, m.lock_token, m.line, m.message_id, m.subject, m.content_type,
+           m.delivery_count, m.locked_by, m.locked_at,
+           (SELECT max_in_flight > 0 FROM mqlite_queues WHERE name = m.queue)
+      FROM json_each(%(leases)s) AS lease
+     CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = json_extract(lease.value, '$[0]')
+     WHERE m.lock_token = json_extract(lease.value, '$[1]')
+       AND m.queue = json_extract(lease.value, '$[2]')
+    """,
+)
+
+
+def held(connection: Connection, leases: Sequence[Lease]) -> dict[Lease, HeldRow]:
+    """Return the facts about the messages of leases that have not been settled yet."""
+    rows = [HeldRow._make(row) for row in HELD.all(connection, leases=encode_leases(leases))]
+    return {Lease(queue=row.queue, id=row.id, lock_token=row.lock_token): row for row in rows}
+
+
 # A single message is completed as a batch of one, so there is one statement and one query plan.
 # A completion may set how long its message is kept; otherwise the queue decides. The token, state
 # and deadline are checked on the row that is deleted, not only in the sub-select: with several

@@ -50,12 +50,15 @@ SUBSCRIPTION_TOPIC = Statement(
     "SELECT topic FROM mqlite_subscriptions WHERE subscription = %(subscription)s",
 )
 
-# Subscribing again replaces the filter and nothing else; NULL keeps it.
+# Subscribing again replaces the filter and nothing else; NULL keeps it. `expression` is the filter
+# in the language in which a client of the HTTP broker wrote it.
 SUBSCRIBE = Statement(
     """
-    INSERT INTO mqlite_subscriptions (subscription, topic, filter, created_at)
-    VALUES (%(subscription)s, %(topic)s, coalesce(%(filter)s, ''), %(now)s)
-    ON CONFLICT (subscription) DO UPDATE SET filter = coalesce(%(filter)s, filter)
+    INSERT INTO mqlite_subscriptions (subscription, topic, filter, expression, created_at)
+    VALUES (%(subscription)s, %(topic)s, coalesce(%(filter)s, ''), %(expression)s, %(now)s)
+    ON CONFLICT (subscription) DO UPDATE
+       SET filter = coalesce(%(filter)s, filter),
+           expression = CASE WHEN %(filter)s IS NULL THEN expression ELSE %(expression)s END
     """,
 )
 
