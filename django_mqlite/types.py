@@ -228,7 +228,6 @@ class WorkerRecord:
     started_at: int
     seen_at: int = 0
     reaps: bool = True
-    deliveries: Tallies = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

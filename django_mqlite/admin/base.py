@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from django.contrib import admin, messages
+import django
+from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.core.exceptions import BadRequest, ValidationError
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.text import format_lazy
@@ -120,11 +121,40 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return super().response_action(request, queryset, *args, **options)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **options: Any) -> HttpResponse:
+        """Show the form again with what was typed if saving it raises one of `reported_errors`."""
         try:
             return super().changeform_view(request, *args, **options)
         except self.reported_errors as error:
-            self.message_user(request, nothing_changed(error), messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
+            if request.method != "POST":
+                raise
+            request.mqlite_error = error  # type: ignore[attr-defined]
+            return super().changeform_view(request, *args, **options)
+
+    def get_form(self, request: HttpRequest, *args: Any, **options: Any) -> Any:
+        """Return the form, which is invalid if saving it has just raised an error."""
+        form_class = super().get_form(request, *args, **options)
+        if not hasattr(request, "mqlite_error"):
+            return form_class
+        error: Exception = request.mqlite_error
+        field_of = self.field_of
+
+        class RefusedForm(form_class):  # type: ignore[misc, valid-type]
+            def clean(self) -> Any:
+                cleaned = super().clean()
+                field = field_of(error)
+                self.add_error(field if field in self.fields else None, nothing_changed(error))
+                return cleaned
+
+        return RefusedForm
+
+    def field_of(self, error: Exception) -> str | None:
+        """Return the name of the form field that caused one of `reported_errors`, or None."""
+        return None
+
+    def is_restricted(self, request: HttpRequest) -> bool:
+        """Return whether get_queryset() leaves out rows, for example those of other tenants."""
+        own: Any = self.get_queryset(request).query.where
+        return bool(own != self.model.objects.all().query.where)
 
     def find(self, request: HttpRequest, queryset: QuerySet[Any], position: str | None) -> Page:
         """Return the ids of the page at `position`; raise ValueError for an invalid position."""
@@ -161,6 +191,7 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             **self.admin_site.each_context(request),
             "opts": self.opts,
             "media": self.media,
+            "has_breadcrumb_list": django.VERSION >= (6, 1),
         }
         return TemplateResponse(
             request,

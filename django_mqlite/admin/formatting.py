@@ -1,4 +1,4 @@
-"""Bodies, JSON, failed deliveries and charts as text and HTML."""
+"""Bodies, JSON and failed deliveries as text and HTML."""
 
 import json
 import re
@@ -16,7 +16,6 @@ from .. import message, timing
 from ..exceptions import format_error
 from ..formatting import format_time
 from ..timing import epoch_ms, moment
-from ..types import PeriodTally
 
 MAX_CHARACTERS = 20_000
 MAX_HEX_BYTES = 4_096
@@ -160,48 +159,3 @@ def _failed_delivery(error: Mapping[str, Any], shown: Callable[[str], str | None
     return format_html(
         "<details><summary>{}</summary>{}</details>", summary, preformatted(str(texts["traceback"]))
     )
-
-
-CHART_HEIGHT = 24
-BAR_WIDTH = 2
-CHART = """
-<svg class="mqlite-chart" role="img" viewBox="0 0 {width} {height}" preserveAspectRatio="none">
-<title>{title}</title><path class="done" d="{completed}"/><path class="failed" d="{failed}"/></svg>
-"""
-
-
-def chart(minutes: Sequence[PeriodTally]) -> SafeString:
-    """Return an SVG with a bar per minute, failures on top; its title contains the totals."""
-    maximum = max((minute.completed + minute.failed for minute in minutes), default=0)
-    title = gettext("%(completed)d completed, %(failed)d failed, at most %(maximum)d in a minute")
-    completed, failed = [], []
-    for index, minute in enumerate(minutes):
-        height = _bar_height(minute.completed, maximum)
-        completed.append(_bar(index, CHART_HEIGHT, height))
-        failed.append(_bar(index, CHART_HEIGHT - height, _bar_height(minute.failed, maximum)))
-    return format_html(
-        CHART,
-        width=BAR_WIDTH * len(minutes),
-        height=CHART_HEIGHT,
-        title=title
-        % {
-            "completed": sum(minute.completed for minute in minutes),
-            "failed": sum(minute.failed for minute in minutes),
-            "maximum": maximum,
-        },
-        completed="".join(completed),
-        failed="".join(failed),
-    )
-
-
-def _bar_height(count: int, maximum: int) -> float:
-    """Return the height of a bar: 0 for no delivery, else at least 1 so that it is visible."""
-    return max(1.0, round(CHART_HEIGHT * count / maximum, 1)) if count else 0.0
-
-
-def _bar(index: int, bottom: float, height: float) -> str:
-    """Return the SVG path of a bar, or "" for an empty one."""
-    if not height:
-        return ""
-    width = BAR_WIDTH - 0.4
-    return f"M{index * BAR_WIDTH} {bottom:g}h{width:g}v-{height:g}h-{width:g}z"

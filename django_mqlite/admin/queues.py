@@ -9,34 +9,41 @@ from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied, ValidationError
 from django.db import OperationalError
-from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
-from django.utils.translation import gettext, ngettext
+from django.urls import URLPattern, path, reverse
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.gzip import gzip_page
 
 from ..conf import get_settings
+from ..exceptions import MqliteError
 from ..limits import read_rate
-from ..models import Queue
+from ..models import Message, Queue
+from ..timing import milliseconds
 from ..transactions import write_transaction
 from ..types import MAX_INTEGER, QueueConfig
 from .base import BaseAdmin, log, nothing_changed
-from .overview import overview
+from .overview import (
+    Filter,
+    Situation,
+    Urls,
+    day_chart,
+    hour_chart,
+    overview_context,
+    queue_row,
+    time_rows,
+)
 
 DELIVERY = (
     "ordering_mode", "lock_duration_ms", "max_delivery_count", "backoff_base_ms", "backoff_max_ms",
     "default_ttl_ms", "dead_letter_on_expire", "dedup_window_ms", "max_in_flight", "rate",
 )  # fmt: skip
 RETENTION = ("retain_completed_ms", "dlq_max_age_ms", "dlq_max_count", "dlq_max_bytes")
-LIMIT_LABELS = {0: _("from MQLITE in the settings"), -1: _("unlimited")}
 
 
-class LimitField(forms.FloatField):
+class LimitField(forms.IntegerField):
     """A limit on dead letters: empty uses the setting (0 in the row), -1 means unlimited."""
-
-    factor = 1
-    """Units of the row per unit of the form."""
 
     def __init__(self, **options: Any) -> None:
         options |= {"required": False, "min_value": None, "max_value": None}
@@ -48,26 +55,41 @@ class LimitField(forms.FloatField):
             return value
         if value <= 0:
             return -1 if value else None
-        return value / self.factor if value % self.factor else value // self.factor
+        return self.shown(value)
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return super().has_changed(self.prepare_value(initial), data)
 
     def clean(self, value: Any) -> int:
+        """Return the value for the row; its bounds are those of the settings."""
         number = super().clean(value)
-        if number is None:
-            return 0
-        if number == -1:
-            return -1
-        if not 1 <= number * self.factor <= MAX_INTEGER // 2:
+        if number in (None, -1):
+            return 0 if number is None else -1
+        return self.checked(number)
+
+    def shown(self, value: int) -> Any:
+        return value
+
+    def checked(self, number: Any) -> int:
+        if not 0 < number <= MAX_INTEGER:
             raise ValidationError(_("Enter a number above 0, -1 for unlimited, or leave it empty."))
-        return int(number * self.factor)
+        return int(number)
 
 
 class AgeLimitField(LimitField):
     """A limit in seconds, stored in milliseconds."""
 
-    factor = 1000
+    def to_python(self, value: Any) -> Any:
+        return forms.FloatField(required=False).clean(value)
+
+    def shown(self, value: int) -> Any:
+        return value / 1000 if value % 1000 else value // 1000
+
+    def checked(self, number: Any) -> int:
+        try:
+            return milliseconds(number, str(self.label), minimum=1)
+        except ValueError as error:
+            raise ValidationError(str(error)) from error
 
 
 class RateField(forms.CharField):
@@ -127,6 +149,25 @@ def _readable(
     return display
 
 
+def _limit(column: str, *, is_duration: bool = True) -> Callable[..., str]:
+    """Return an admin display of a limit on dead letters, which may be the default."""
+    field: Any = Queue._meta.get_field(column)
+
+    def shown(value: int) -> str:
+        if value == -1:
+            return gettext("unbounded")
+        return f"{value / 1000:,.15g} s" if is_duration else f"{value:,}"
+
+    @admin.display(description=field.verbose_name)
+    def display(model_admin: Any, queue: Queue) -> str:
+        if value := getattr(queue, column):
+            return shown(value)
+        default = shown(getattr(get_settings(), column))
+        return gettext("the default (%(default)s)") % {"default": default}
+
+    return display
+
+
 class QueueAdmin(BaseAdmin):
     """The overview instead of a list, and a page for each queue.
 
@@ -135,7 +176,6 @@ class QueueAdmin(BaseAdmin):
 
     form = QueueForm
     ordering = ("name",)
-    actions = ("pause", "resume")
 
     lock_duration_ms_shown = _readable("lock_duration_ms")
     backoff_base_ms_shown = _readable("backoff_base_ms")
@@ -146,69 +186,114 @@ class QueueAdmin(BaseAdmin):
         "retain_completed_ms", labels={0: _("deleted immediately")}
     )
     max_in_flight_shown = _readable("max_in_flight", is_duration=False, labels={0: _("unlimited")})
-    dlq_max_age_ms_shown = _readable("dlq_max_age_ms", labels=LIMIT_LABELS)
-    dlq_max_count_shown = _readable("dlq_max_count", is_duration=False, labels=LIMIT_LABELS)
-    dlq_max_bytes_shown = _readable("dlq_max_bytes", is_duration=False, labels=LIMIT_LABELS)
+    dlq_max_age_ms_shown = _limit("dlq_max_age_ms")
+    dlq_max_count_shown = _limit("dlq_max_count", is_duration=False)
+    dlq_max_bytes_shown = _limit("dlq_max_bytes", is_duration=False)
 
     def get_urls(self) -> list[URLPattern]:
-        tables = self.admin_site.admin_view(self.overview_tables)
+        # Compressed, because the page of a project with many queues fetches it every few seconds.
+        tables = self.admin_site.admin_view(gzip_page(self.overview_tables))
         return [path("overview/", tables, name="django_mqlite_queue_overview"), *super().get_urls()]
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the overview; run an action (pause or resume) on POST."""
+        """Show the overview; pause or resume a queue on POST."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
         if request.method == "POST":
-            return super().changelist_view(request, extra_context)
+            self._pause_or_resume(request)
+            return HttpResponseRedirect(request.get_full_path())
         context = {**self._overview(request), **(extra_context or {})}
-        return self.render(request, "overview", title=_("Queue overview"), **context)
+        title = _("Queue overview")
+        return self.render(request, "overview", title=title, is_list=True, **context)
 
     def overview_tables(self, request: HttpRequest) -> HttpResponse:
         """Return only the tables of the overview, which its page fetches every few seconds."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
         context = self._overview(request)
         request.current_app = self.admin_site.name
         return TemplateResponse(request, "admin/django_mqlite/overview_tables.html", context)
 
     def _overview(self, request: HttpRequest) -> dict[str, Any]:
-        if not self.has_view_permission(request):
-            raise PermissionDenied
+        chosen = Filter.from_query(request.GET)
         return {
-            **overview(),
+            **overview_context(self._situation(request), self._urls(request), chosen),
+            "filter": chosen,
+            "query": request.GET.urlencode(),
             "can_pause": self.has_pause_permission(request),
-            "can_view_messages": self.holds(request, "view_message"),
         }
 
-    def has_pause_permission(self, request: HttpRequest) -> bool:
-        return self.holds(request, "pause_queue")
+    def _situation(self, request: HttpRequest) -> Situation:
+        queues = list(self.get_queryset(request))
+        visible = {queue.name for queue in queues if self.has_view_permission(request, queue)}
+        is_restricted = self.is_restricted(request) or len(visible) < len(queues)
+        return Situation.read(visible, restricted=is_restricted)
 
-    @admin.action(description=_("Pause selected queues"), permissions=["pause"])
-    def pause(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
-        count = self._set_paused(request, queryset, paused=True)
-        if count is not None:
-            text = ngettext("%(count)d queue paused.", "%(count)d queues paused.", count)
-            self.message_user(request, text % {"count": count}, messages.SUCCESS)
+    def _urls(self, request: HttpRequest) -> Urls:
+        view = "admin:django_mqlite_message_changelist"
+        can_view = self.holds(request, "view_message") and self.admin_site.is_registered(Message)
+        return Urls(
+            messages=reverse(view, current_app=self.admin_site.name) if can_view else "",
+            queue=self.url("change", "QUEUE"),
+        )
 
-    @admin.action(description=_("Resume selected queues"), permissions=["pause"])
-    def resume(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
-        count = self._set_paused(request, queryset, paused=False)
-        if count is not None:
-            text = ngettext("%(count)d queue resumed.", "%(count)d queues resumed.", count)
-            self.message_user(request, text % {"count": count}, messages.SUCCESS)
+    def has_pause_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
+        """Return whether the user may pause and resume queues, or this queue."""
+        return self.has_view_permission(request, obj) and self.holds(request, "pause_queue")
 
-    def _set_paused(
-        self, request: HttpRequest, queues: QuerySet[Queue], *, paused: bool
-    ) -> int | None:
-        """Return the number of changed queues, or None after a database error."""
+    def _pause_or_resume(self, request: HttpRequest) -> None:
+        action = "pause" if "pause" in request.POST else "resume"
+        name, paused = request.POST.get(action, ""), action == "pause"
+        queue = self.get_object(request, name)
+        if not self.has_pause_permission(request, queue):
+            raise PermissionDenied
+        if queue is None:
+            text = gettext("Queue %(name)s no longer exists.") % {"name": name}
+            self.message_user(request, text, messages.WARNING)
+            return
         try:
             with write_transaction(Queue.objects.database):
-                changed = [queue for queue in queues if Queue.objects.set_paused(queue, paused)]
-                log(request, changed, CHANGE, "Paused." if paused else "Resumed.")
-        except OperationalError as error:
+                changed = Queue.objects.set_paused(queue, paused)
+                if changed:
+                    log(request, [queue], CHANGE, "Paused." if paused else "Resumed.")
+        except (OperationalError, MqliteError) as error:
             self.message_user(request, nothing_changed(error), messages.ERROR)
-            return None
-        return len(changed)
+            return
+        texts = {
+            (True, True): gettext("Queue %(name)s paused."),
+            (True, False): gettext("Queue %(name)s was already paused."),
+            (False, True): gettext("Queue %(name)s resumed."),
+            (False, False): gettext("Queue %(name)s was not paused."),
+        }
+        level = messages.SUCCESS if changed else messages.WARNING
+        self.message_user(request, texts[paused, changed] % {"name": queue.name}, level)
 
     # A queue's page
+
+    change_form_template = "admin/django_mqlite/queue.html"
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any
+    ) -> HttpResponse:
+        context |= self._facts_of(request, options["obj"])
+        return super().render_change_form(request, context, *args, **options)
+
+    def _facts_of(self, request: HttpRequest, queue: Queue) -> dict[str, Any]:
+        """Return the queue's figures and its chart, of the last hour or of the last day."""
+        situation = Situation.read({queue.name}, restricted=False)
+        if not situation.overviews:  # the queue has just been deleted
+            return {}
+        (overview,) = situation.overviews
+        is_day = request.GET.get("chart") == "day"
+        return {
+            "row": queue_row(overview, situation, self._urls(request)),
+            "times": time_rows(overview),
+            "is_day": is_day,
+            "chart": day_chart(overview) if is_day else hour_chart(overview),
+            "can_pause": self.has_pause_permission(request, queue),
+        }
 
     def has_change_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
         if not (self.has_view_permission(request) and self.holds(request, "change_queue")):
@@ -245,7 +330,11 @@ class QueueAdmin(BaseAdmin):
         config = {field.name: getattr(obj, field.name) for field in fields(QueueConfig)}
         Queue.objects.declare(obj.name, QueueConfig(**config))
 
-    reported_errors = (ImproperlyConfigured, OperationalError)
+    reported_errors = (ImproperlyConfigured, MqliteError, OperationalError)
+
+    def field_of(self, error: Exception) -> str | None:
+        # The form has validated the options, except that messages may need the ordering mode.
+        return "ordering_mode" if isinstance(error, ImproperlyConfigured) else None
 
     @admin.display(description=_("configured by"))
     def declared(self, queue: Queue) -> str:

@@ -47,7 +47,8 @@ class ScheduleAdmin(BaseAdmin):
             "can_view_messages": self.holds(request, "view_message"),
         }
         title = _("Recurring schedules")
-        return self.render(request, "schedules", title=title, **context, **(extra_context or {}))
+        context |= extra_context or {}
+        return self.render(request, "schedules", title=title, is_list=True, **context)
 
     def _schedules(self) -> dict[str, Any]:
         try:

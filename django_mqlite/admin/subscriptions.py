@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from .. import timing
 from ..conf import get_settings
-from ..exceptions import MqliteError
+from ..exceptions import MqliteError, NameConflict
 from ..filters import check_filter, evaluate, filter_variables
 from ..message import new_message
 from ..models import Subscription
@@ -167,6 +167,9 @@ class SubscriptionAdmin(BaseAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         Subscription.objects.subscribe(obj.topic, obj.subscription, filter=obj.filter)
+
+    def field_of(self, error: Exception) -> str | None:
+        return "subscription" if isinstance(error, NameConflict) else None
 
     def construct_change_message(
         self, request: HttpRequest, form: Any, formsets: Any, add: bool = False

@@ -20,7 +20,7 @@ from ..types import BlockingHead, OrderingMode, QueueConfig, QueueOverview, Queu
 from .base import BATCH, M, Verbs, require_queue
 from .references import naming_references
 from .tallies import delivery_times, periods
-from .workers import busy_slots, counted_deliveries, is_live, registered_workers
+from .workers import busy_slots, counted_deliveries, live_workers
 
 KINDS = ("queue", "subscription")
 
@@ -176,9 +176,8 @@ class QueueVerbs(Verbs[M]):
         included, and the last 15 seconds may be missing.
         """
         now = timing.now_ms()
-        registered = registered_workers(self.database)
-        tallies = counted_deliveries(self.database, registered)
-        workers = [worker for worker in registered if is_live(worker, now=now)]
+        tallies = counted_deliveries(self.database)
+        workers = live_workers(self.database)
         held = busy_slots(self.database, [worker.worker for worker in workers])
         all_stats = self.stats()
         heads = self._blocking_heads(all_stats)

@@ -1,7 +1,7 @@
 """The register of live workers, and the leases that they hold."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -51,7 +51,6 @@ def _parse_record(worker: str, text: str, seen_at: int) -> WorkerRecord | None:
     known = {name: value for name, value in _parse(text).items() if name in RECORD_FIELDS}
     try:
         known["queues"] = tuple(known["queues"])
-        known["deliveries"] = checked_tallies(known.get("deliveries", {}))
         return WorkerRecord(worker=worker, seen_at=seen_at, **known)
     except (KeyError, TypeError):
         return None
@@ -66,13 +65,21 @@ def _parse(text: str | None) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def register(using: str, record: WorkerRecord) -> None:
-    """Write the record with the current time. This is a write transaction, so call it rarely."""
+def register(using: str, record: WorkerRecord, deliveries: Tallies | None = None) -> None:
+    """Write the record with the current time, and the deliveries that the worker has counted.
+
+    This is a write transaction, so call it rarely. The counts have their own row, because the
+    record is read often, and they are long.
+    """
     values = {name: value for name, value in asdict(record).items() if name in RECORD_FIELDS}
     with write_transaction(using) as (connection, now):
         store.workers.RECORD_WORKER.run(
             connection, worker=record.worker, record=json.dumps(values), now=now
         )
+        if deliveries:
+            store.workers.RECORD_DELIVERIES.run(
+                connection, worker=record.worker, tallies=json.dumps(deliveries), now=now
+            )
 
 
 @retry_with_any_text
@@ -82,8 +89,9 @@ def unregister(using: str, worker: str) -> None:
     Those of queues that have been deleted are not kept.
     """
     with write_transaction(using) as (connection, now):
-        record = _parse(store.workers.DELETE_WORKER.value(connection, worker=worker))
-        if tallies := checked_tallies(record.get("deliveries", {})):
+        store.workers.DELETE_WORKER.run(connection, worker=worker)
+        text = store.workers.DELETE_DELIVERIES.value(connection, worker=worker)
+        if tallies := checked_tallies(_parse(text)):
             tallies = merge_tallies([_unregistered_tallies(connection), tallies], now=now)
             tallies = of_queues(tallies, store.queues.queue_names(connection))
             store.workers.RECORD_UNREGISTERED_TALLIES.run(
@@ -91,10 +99,12 @@ def unregister(using: str, worker: str) -> None:
             )
 
 
-def counted_deliveries(using: str, workers: Iterable[WorkerRecord]) -> Tallies:
-    """Return the recent deliveries of these workers, and of those that have unregistered."""
-    tallies = [worker.deliveries for worker in workers]
-    return merge_tallies([_unregistered_tallies(connections[using]), *tallies], now=timing.now_ms())
+def counted_deliveries(using: str) -> Tallies:
+    """Return the recent deliveries of all workers, including those that have unregistered."""
+    connection = connections[using]
+    texts = [text for (text,) in store.workers.DELIVERIES.all(connection)]
+    tallies = [checked_tallies(_parse(text)) for text in texts]
+    return merge_tallies([_unregistered_tallies(connection), *tallies], now=timing.now_ms())
 
 
 def all_deliveries(using: str) -> Tallies:

@@ -64,8 +64,8 @@ class WorkerEntry:
                 in_flight=in_flight,
                 started_at=self._started_at,
                 reaps=self._options.reaper,
-                deliveries=self._tally.recent(now=timing.now_ms()),
             ),
+            self._tally.recent(now=timing.now_ms()),
         )
 
     def remove(self) -> None:

@@ -100,9 +100,8 @@ class Site:
             slots=0,
             in_flight=0,
             started_at=0,
-            deliveries=tallies(QUEUE, *minutes),
         )
-        register(ALIAS, record)
+        register(ALIAS, record, tallies(QUEUE, *minutes))
         unregister(ALIAS, record.worker)
 
     def claim(self, **options: Any) -> Message:

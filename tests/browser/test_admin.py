@@ -35,7 +35,7 @@ def order_with_declined_card(page, site) -> None:
 
 
 def row(page, name=QUEUE):
-    return page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=name, exact=True))
+    return page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
 
 
 def depth(page, text):
@@ -87,7 +87,8 @@ def test_refresh_keeps_the_focus(page, site, refreshed):
     pass_time(page, 3)
 
     depth(page, "1").wait_for()
-    assert page.evaluate("document.activeElement.id") == f"pause-{QUEUE}"
+    focused = page.evaluate("document.activeElement.ariaLabel")
+    assert focused == f"Pause {QUEUE}"
 
 
 def test_refresh_can_be_stopped_and_resumed(page, site, refreshed):
@@ -228,14 +229,14 @@ def test_queue_is_paused_and_resumed(page, site, boss):
     page.goto(site.url + OVERVIEW)
 
     page.get_by_role("button", name=f"Pause {QUEUE}").click()
-    assert "1 queue paused." in messages_of(page)
+    assert f"Queue {QUEUE} paused." in messages_of(page)
     message = site.enqueue()
     page.goto(f"{site.url}{MESSAGES}{message.pk}/change/")
     assert "is paused" in page.get_by_role("region", name="Why").inner_text()
     page.goto(site.url + OVERVIEW)
     page.get_by_role("button", name=f"Resume {QUEUE}").click()
 
-    assert "1 queue resumed." in messages_of(page)
+    assert f"Queue {QUEUE} resumed." in messages_of(page)
 
 
 def test_view_only_staff_can_change_nothing(page, site, clerk):

@@ -7,7 +7,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_mqlite.models import Message, MetaEntry, Queue
-from django_mqlite.types import WorkerRecord
 from django_mqlite.verbs.tallies import (
     Tally,
     delivery_times,
@@ -18,29 +17,11 @@ from django_mqlite.verbs.tallies import (
 from django_mqlite.verbs.workers import register, registered_workers, unregister
 from django_mqlite.worker.options import WorkerOptions
 from django_mqlite.worker.registry import WorkerEntry
-from tests.support.verbs import activate, claim_one, enqueue_and_claim, tallies
+from tests.support.verbs import activate, claim_one, enqueue_and_claim, record, tallies
 
 pytestmark = pytest.mark.django_db
 
 MINUTE = 60_000
-
-
-def record(worker="w1", queues=("jobs",), **facts):
-    return WorkerRecord(
-        **{
-            "worker": worker,
-            "host": "host",
-            "boot_id": "boot",
-            "pid_namespace": 1,
-            "pid": 1,
-            "process_started_at": 0.0,
-            "queues": queues,
-            "slots": 4,
-            "in_flight": 1,
-            "started_at": 0,
-            **facts,
-        }
-    )
 
 
 def overview(queue="jobs"):
@@ -61,7 +42,7 @@ def test_overview_counts_messages_workers_and_slots(queue, make_queue, clock):
 def test_overview_has_sixty_minutes_and_the_current_one_last(queue, clock):
     minute = clock.ms // MINUTE
     counts = tallies("jobs", (minute, 5, 1), (minute - 59, 7, 0), (minute - 60, 99, 99))
-    register("default", record(deliveries=counts))
+    register("default", record(), counts)
 
     entry = overview()
 
@@ -74,7 +55,7 @@ def test_overview_has_sixty_minutes_and_the_current_one_last(queue, clock):
 def test_overview_adds_up_running_and_former_workers(queue, clock):
     minute = clock.ms // MINUTE
     for worker in ("w1", "w2", "w3"):
-        register("default", record(worker, deliveries=tallies("jobs", (minute, 2, 1))))
+        register("default", record(worker), tallies("jobs", (minute, 2, 1)))
 
     unregister("default", "w1")
     unregister("default", "w2")
@@ -85,10 +66,10 @@ def test_overview_adds_up_running_and_former_workers(queue, clock):
 
 def test_counts_of_former_workers_are_kept_for_an_hour(queue, clock):
     minute = clock.ms // MINUTE
-    register("default", record("w1", deliveries=tallies("jobs", (minute, 2, 1))))
+    register("default", record("w1"), tallies("jobs", (minute, 2, 1)))
     unregister("default", "w1")
     clock.advance(3_600)
-    register("default", record("w2", deliveries=tallies("jobs", (minute + 60, 3, 0))))
+    register("default", record("w2"), tallies("jobs", (minute + 60, 3, 0)))
     unregister("default", "w2")
 
     with connection.cursor() as cursor:
@@ -152,7 +133,7 @@ def test_median_and_95th_percentile_are_those_of_all_workers(queue, clock):
         tally = Tally()
         for waited_ms in [10] * 5 + [1_000] * 4 + [60_000]:
             tally.add("jobs", "completed", waited_ms=waited_ms, ran_ms=200, now=clock.ms)
-        register("default", record(worker, deliveries=tally.recent(now=clock.ms)))
+        register("default", record(worker), tally.recent(now=clock.ms))
     unregister("default", "w1")
 
     wait, run = overview().wait, overview().run

@@ -7,6 +7,7 @@ from django.db import connection, models
 from django_mqlite import timing
 from django_mqlite.models import DeadLetter, Message, Queue
 from django_mqlite.store import sqlite as store
+from django_mqlite.types import WorkerRecord
 
 
 def claim_one(queue: Queue | str, **options: Any) -> Message:
@@ -68,3 +69,18 @@ def tallies(queue: str, *minutes: tuple[int, int, int]) -> dict[str, Any]:
     """Return a worker's counts: rows of minute, completed and failed deliveries."""
     rows = [(minute, label, counts[label]) for minute, *counts in minutes for label in (0, 1)]
     return {"minutes": {queue: rows}}
+
+
+def record(worker: str = "w1", queues: tuple[str, ...] = ("jobs",), **facts: Any) -> WorkerRecord:
+    """Return a worker's registration."""
+    defaults = {
+        "host": "host",
+        "boot_id": "boot",
+        "pid_namespace": 1,
+        "pid": 1,
+        "process_started_at": 0.0,
+        "slots": 4,
+        "in_flight": 1,
+        "started_at": 0,
+    }
+    return WorkerRecord(worker=worker, queues=queues, **(defaults | facts))

@@ -16,16 +16,20 @@
         }
     };
 
+    // What a link or a button does identifies it in the old and in the new part.
+    const target = (element) => element.getAttribute("href") || element.value || element.id;
+
     const replace = (html) => {
-        const focused = part.contains(document.activeElement) ? document.activeElement.id : "";
+        const focused = part.contains(document.activeElement) ? target(document.activeElement) : "";
         const scrolled = [...part.querySelectorAll(".mqlite-scroll")].map((box) => box.scrollLeft);
         part.innerHTML = html;
         part.querySelectorAll(".mqlite-scroll").forEach((box, index) => {
             box.scrollLeft = scrolled[index] || 0;
         });
-        if (focused && document.getElementById(focused)) {
-            document.getElementById(focused).focus({preventScroll: true});
-        }
+        const same = [...part.querySelectorAll("a, button, [id]")].find(
+            (element) => focused && target(element) === focused
+        );
+        same?.focus({preventScroll: true});
     };
 
     const refresh = async () => {

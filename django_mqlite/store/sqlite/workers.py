@@ -28,8 +28,23 @@ RECORD_WORKER = Statement(
     """,
 )
 
-DELETE_WORKER = Statement(
-    "DELETE FROM mqlite_meta WHERE key = 'worker:' || %(worker)s RETURNING value",
+DELETE_WORKER = Statement("DELETE FROM mqlite_meta WHERE key = 'worker:' || %(worker)s")
+
+# The delivery counts of each worker, as JSON.
+DELIVERIES = Statement(
+    "SELECT value FROM mqlite_meta WHERE key > 'deliveries:' AND key < 'deliveries;'"
+)
+
+RECORD_DELIVERIES = Statement(
+    """
+    INSERT INTO mqlite_meta (key, value, updated_at)
+    VALUES ('deliveries:' || %(worker)s, %(tallies)s, %(now)s)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
+    """,
+)
+
+DELETE_DELIVERIES = Statement(
+    "DELETE FROM mqlite_meta WHERE key = 'deliveries:' || %(worker)s RETURNING value",
 )
 
 # The delivery counts of workers that have unregistered, as JSON.

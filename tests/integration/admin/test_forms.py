@@ -4,12 +4,14 @@ import re
 
 import pytest
 from django.contrib.admin.models import CHANGE, LogEntry
+from django.db import OperationalError
 from django.urls import reverse
 
+from django_mqlite.admin.queues import QueueAdmin
 from django_mqlite.models import Message, Queue, Subscription
 
 from .conftest import VIEW
-from .pages import text_after, text_of
+from .pages import read_only, text_of
 
 OPTIONS = {
     "ordering_mode": "standard",
@@ -98,8 +100,13 @@ def test_queue_without_permission_or_declared_is_not_edited(
         ("max_delivery_count", str(2**63)),
         ("backoff_base_ms", "-1"),
         ("dlq_max_age_ms", "-2"),
+        ("dlq_max_age_ms", "nan"),
+        ("dlq_max_age_ms", "9e99"),
         ("dlq_max_count", "0"),
+        ("dlq_max_count", "1.5"),
+        ("dlq_max_count", str(2**63)),
         ("dlq_max_bytes", "inf"),
+        ("dlq_max_bytes", "1e3"),
         ("ordering_mode", "chaos"),
         ("max_in_flight", "-1"),
         ("rate", "100"),
@@ -124,12 +131,49 @@ def test_empty_rate_in_the_form_removes_the_limit(editor, make_queue):
 def test_queue_with_messages_cannot_become_strict_fifo(editor, queue):
     Message.objects.enqueue("jobs", 1)
 
-    editor.post(JOBS, {**OPTIONS, "ordering_mode": "strict_fifo"})
+    page = text_of(editor.post(JOBS, {**OPTIONS, "ordering_mode": "strict_fifo"}))
 
     queue.refresh_from_db()
     assert (queue.ordering_mode, queue.max_delivery_count) == ("standard", 10)
-    assert "when it is empty" in text_after(editor)
+    assert "when it is empty" in error_of(page, "ordering_mode")
+    assert 'name="max_delivery_count" value="5"' in page
     assert not LogEntry.objects.exists()
+
+
+def error_of(page, field):
+    """Return the error above or below a field of the form."""
+    row = re.search(rf'<div class="form-row errors field-{field}">.*?</ul>', page, re.DOTALL)
+    return row[0] if row else ""
+
+
+def test_limits_on_dead_letters_read_the_default_or_unbounded(viewer, make_queue, settings):
+    settings.MQLITE = {"DLQ_MAX_COUNT": 1_000}
+    make_queue("jobs", dlq_max_bytes=None)
+
+    page = text_of(viewer.get(JOBS))
+
+    assert "the default (unbounded)" in page
+    assert "the default (1,000)" in page
+    assert ">unbounded<" in page
+    assert ">-1<" not in page
+
+
+def test_database_error_of_a_form_keeps_what_was_typed(editor, queue):
+    with read_only():
+        page = text_of(editor.post(JOBS, OPTIONS))
+
+    assert "Nothing was changed" in page
+    assert 'name="max_delivery_count" value="5"' in page
+
+
+def test_page_that_cannot_be_read_does_not_redirect_to_itself(editor, queue, monkeypatch):
+    def fail(*args, **options):
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr(QueueAdmin, "get_object", fail)
+
+    with pytest.raises(OperationalError):
+        editor.get(JOBS)
 
 
 # Subscriptions
@@ -169,9 +213,11 @@ def test_invalid_subscription_is_refused_in_the_form(editor, db, field, value, e
 
 
 def test_subscription_with_a_taken_name_leaves_nothing_behind(editor, queue):
-    editor.post(ADD, {"topic": "orders", "subscription": "jobs", "filter": ""})
+    page = text_of(editor.post(ADD, {"topic": "orders", "subscription": "jobs", "filter": PLACED}))
 
-    assert "is taken by" in text_after(editor)
+    assert "is taken by" in error_of(page, "subscription")
+    assert 'name="topic" value="orders"' in page
+    assert "subject == &#x27;placed&#x27;" in page
     assert not Subscription.objects.exists()
     assert not LogEntry.objects.exists()
 

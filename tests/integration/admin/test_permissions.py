@@ -1,5 +1,6 @@
 """Requests that change something: permission, method, CSRF token and a writable database."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +59,7 @@ class Change:
             lease = Message.objects.get(pk=self.message.pk).lease_fingerprint
             return {"lease": lease or "", "confirmed": "yes"}
         if self.action == "pause":
-            return selection("pause", Queue.objects.get())
+            return {"pause": "jobs"}
         across = {"select_across": "1"} if self.place == "all matching" else {}
         return selection(self.action, self.message) | confirmation(1) | across
 
@@ -85,7 +86,7 @@ def test_other_permissions_do_not_allow_the_change(make_staff, change, caplog):
 
     response = make_staff(*VIEW, *others).post(change.url, change.fields)
 
-    assert response.status_code == 403 or change.place != "page"
+    assert response.status_code == 403 or change.url == DEAD_LETTERS
     assert tables() == before
 
 
@@ -127,7 +128,7 @@ def test_read_only_database_is_reported_and_not_changed(operator, change):
 def test_pages_are_read_without_a_write(operator, queue):
     letter = dead_letter("jobs")
     overview = reverse("admin:django_mqlite_queue_overview")
-    pause = "?action=pause&_selected_action=jobs&index=0"
+    pause = "?pause=jobs"
     before = tables()
 
     with read_only():
@@ -147,7 +148,10 @@ def test_list_requires_the_view_permission(make_staff, url, caplog):
 def test_list_offers_actions_to_operators_only(viewer, operator, queue, url):
     dead_letter("jobs")
 
-    offers = [text_of(client.get(url)).count('name="action"') for client in (viewer, operator)]
+    offers = [
+        len(re.findall('name="(action|pause)"', text_of(client.get(url))))
+        for client in (viewer, operator)
+    ]
 
     assert offers[0] == 0
     assert offers[1] > 0
