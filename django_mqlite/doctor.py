@@ -13,7 +13,16 @@ from django.core.checks import run_checks
 from .checks import checking
 from .sqlite3.driver import has_wal_reset_bug
 from .verbs.database_file import Storage, find_damage, storage, unused_bytes
-from .verbs.health import LATE, STUCK, UNSERVED, health, wal_problems
+from .verbs.health import (
+    FAILING,
+    LATE,
+    OVERDUE,
+    STUCK,
+    UNSERVED,
+    Health,
+    health,
+    wal_problems,
+)
 
 FREE_PAGES_RATIO = 0.25
 LARGE_FILE = 64 * 1024 * 1024
@@ -39,6 +48,7 @@ class Diagnosis:
     has_wal_reset_bug: bool
     unused: int | None
     checked: bool
+    paused_schedules: tuple[str, ...] = ()
 
     @property
     def healthy(self) -> bool:
@@ -49,13 +59,14 @@ class Diagnosis:
 def diagnose(using: str, *, thorough: bool = True) -> Diagnosis:
     """Return all findings. `thorough` reads the whole file to find damage and unused bytes."""
     file = storage(using)
+    current = health(using)
     findings = [
         *_check_findings(using),
         *(_damage_findings(using) if thorough else ()),
         *_wal_findings(file),
         *_page_findings(file),
         *_disk_findings(file),
-        *_health_findings(using),
+        *_health_findings(current),
     ]
     return Diagnosis(
         findings=tuple(sorted(findings, key=lambda finding: finding.level)),
@@ -63,6 +74,7 @@ def diagnose(using: str, *, thorough: bool = True) -> Diagnosis:
         has_wal_reset_bug=has_wal_reset_bug(_version(file.sqlite_version)),
         unused=unused_bytes(using) if thorough else None,
         checked=thorough,
+        paused_schedules=current.paused_schedules,
     )
 
 
@@ -139,15 +151,18 @@ ADVICE = {
     LATE: "Check why its handlers are slow, or start more workers.",
     STUCK: "Read `manage.py mqlite why` about the message that the others wait for; run it now, "
     "activate it or discard it.",
+    OVERDUE: "Start `manage.py runworker` or `manage.py runreaper` with the current code.",
+    FAILING: "Correct the schedule or its task; `manage.py mqlite schedules NAME` shows it.",
 }
-"""The advice for each problem of a queue."""
+"""The advice for each problem of a queue or a schedule."""
 
 
-def _health_findings(using: str) -> Iterator[Finding]:
-    for problem in health(using).queue_problems:
-        yield Finding(
-            level="warning", id="unhealthy", text=problem.text, advice=ADVICE[problem.code]
-        )
+def _health_findings(current: Health) -> Iterator[Finding]:
+    queues, schedules = current.queue_problems, current.schedule_problems
+    problems = [(problem.code, problem.text) for problem in queues]
+    problems += [(problem.code, problem.text) for problem in schedules]
+    for code, text in problems:
+        yield Finding(level="warning", id="unhealthy", text=text, advice=ADVICE[code])
 
 
 def facts(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -166,4 +181,5 @@ def facts(diagnosis: Diagnosis) -> dict[str, Any]:
         "sqlite_source": file.sqlite_source,
         "wal_reset_bug": diagnosis.has_wal_reset_bug,
         "integrity_checked": diagnosis.checked,
+        "paused_schedules": list(diagnosis.paused_schedules),
     }

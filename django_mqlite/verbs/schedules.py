@@ -6,6 +6,7 @@ from dataclasses import asdict, fields, replace
 from datetime import datetime
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db import InterfaceError, OperationalError, connections
 
 from .. import timing
@@ -20,6 +21,7 @@ from ..store import sqlite as store
 from ..timing import moment
 from ..transactions import write_transaction
 from ..types import MAX_INTEGER, ScheduleRecord, ScheduleStatus, WorkerRecord
+from .async_twins import async_twin, has_async_twin
 from .base import M, Verbs, get_model
 from .explain import explain
 from .explain_schedule import ScheduleContext, explain_schedule
@@ -68,6 +70,25 @@ def due_times(using: str, schedules: Mapping[str, Schedule]) -> dict[str, int]:
     """Return the time at which each schedule is due, without those that have other ticks now."""
     records = dict(store.schedules.SCHEDULE_RECORDS.all(connections[using]))
     return _due_times(schedules, records)
+
+
+def readable_records(using: str) -> list[tuple[Schedule, ScheduleRecord]]:
+    """Return the started schedules with their records, sorted by name; [] if the code has errors.
+
+    The project's modules are imported only if there are records. The system checks report errors.
+    """
+    records = dict(store.schedules.SCHEDULE_RECORDS.all(connections[using]))
+    if not records:
+        return []
+    try:
+        schedules = all_schedules()
+    except (ImproperlyConfigured, MqliteError):
+        return []
+    return [
+        (schedules[name], record)
+        for name in sorted(schedules)
+        if (record := _parse(records.get(name))) and _is_current(records[name], schedules[name])
+    ]
 
 
 def _due_times(
@@ -220,6 +241,7 @@ def _parse(text: str | None) -> ScheduleRecord | None:
 class ScheduleVerbs(Verbs[M]):
     """List, pause, resume and run the project's recurring schedules."""
 
+    @has_async_twin
     def statuses(self) -> list[ScheduleStatus]:
         """Return every schedule of the project, sorted by name. Reads only.
 
@@ -233,12 +255,18 @@ class ScheduleVerbs(Verbs[M]):
             for name in sorted(schedules)
         ]
 
+    astatuses = async_twin(statuses)
+
+    @has_async_twin
     def status(self, name: str) -> ScheduleStatus:
         """Return one schedule. Raises ScheduleNotFound, which suggests a similar name."""
         schedule = self._named(name)
         text = store.schedules.SCHEDULE_RECORD.value(self.connection, name=schedule.name)
         return self._status(schedule, _parse(text), registered_workers(self.database))
 
+    astatus = async_twin(status)
+
+    @has_async_twin
     def pause(self, name: str) -> bool:
         """Stop the schedule until resume(); return False if it is already paused.
 
@@ -246,9 +274,14 @@ class ScheduleVerbs(Verbs[M]):
         """
         return self._set_paused(name, True)
 
+    apause = async_twin(pause)
+
+    @has_async_twin
     def resume(self, name: str) -> bool:
         """Continue with the next tick; return False if the schedule is not paused."""
         return self._set_paused(name, False)
+
+    aresume = async_twin(resume)
 
     def _set_paused(self, name: str, paused: bool) -> bool:
         schedule = self._named(name)
@@ -261,6 +294,7 @@ class ScheduleVerbs(Verbs[M]):
             _store(connection, name, before, record, now=now)
         return True
 
+    @has_async_twin
     def run_now(self, name: str) -> Any:
         """Enqueue the schedule's message now, and return it; the next tick does not change.
 
@@ -277,6 +311,8 @@ class ScheduleVerbs(Verbs[M]):
             record = replace(record, last_id=message.pk, last_tick=now, last_at=now)
             _store(connection, name, before, record, now=now)
         return message
+
+    arun_now = async_twin(run_now)
 
     def _named(self, name: str) -> Schedule:
         schedules = all_schedules()

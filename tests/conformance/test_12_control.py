@@ -11,11 +11,13 @@ from django.test.utils import CaptureQueriesContext
 
 from django_mqlite import ScheduleNotFound, handlers, periodic, recurring
 from django_mqlite.checks import check_database, check_schedules, check_settings
+from django_mqlite.doctor import diagnose, facts
 from django_mqlite.models import Message, MetaEntry, Schedule
 from django_mqlite.task_backend.compat import BaseTaskBackend, task
 from django_mqlite.testing import drain
+from django_mqlite.verbs.health import health
 from django_mqlite.worker.dispatcher import Dispatcher
-from tests.integration.mqlite_command.calls import answer, mqlite
+from tests.integration.mqlite_command.calls import answer, failed, mqlite
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -424,3 +426,69 @@ def test_check_reports_an_unknown_queue(settings, queue):
         "queue 'job', which does not exist and is not in MQLITE['QUEUES']; did you mean 'jobs'?"
         in (warning.msg)
     )
+
+
+# Health
+
+
+def problems():
+    return [(problem.code, problem.text) for problem in health("default").schedule_problems]
+
+
+@pytest.mark.rule("12.8")
+def test_overdue_schedule_is_a_problem_of_health_and_doctor(declare, clock):
+    declare()
+    clock.advance(60 + 15)
+    assert problems() == []
+
+    clock.advance(1)
+
+    text = "Schedule s has been due for 16 s, and no worker or reaper has dispatched it."
+    assert problems() == [("overdue", text)]
+    assert f"PROBLEM: {text}\n" in failed("health")
+    (finding,) = (f for f in diagnose("default", thorough=False).findings if f.text == text)
+    assert (finding.level, finding.id) == ("warning", "unhealthy")
+    assert "runreaper" in finding.advice
+
+
+@pytest.mark.rule("12.8")
+def test_dispatched_schedule_is_no_problem(declare, clock):
+    dispatcher = declare()
+
+    tick(dispatcher, clock, 76)
+
+    assert problems() == []
+
+
+@pytest.mark.rule("12.8")
+def test_paused_schedule_is_a_fact_and_no_problem(declare, clock):
+    declare()
+    Schedule.objects.pause("s")
+    clock.advance(3_600)
+
+    assert problems() == []
+    assert answer("health")["paused_schedules"] == ["s"]
+    assert "paused schedules: s\n" in mqlite("health")
+    assert facts(diagnose("default", thorough=False))["paused_schedules"] == ["s"]
+
+
+@pytest.mark.rule("12.8")
+def test_schedule_that_cannot_enqueue_is_a_problem(declare, clock, queue):
+    dispatcher = declare()
+    queue.__class__.objects.delete_queue("jobs", everything=True)
+
+    tick(dispatcher, clock)
+
+    ((code, text),) = problems()
+    assert code == "failing"
+    assert text.startswith("Schedule s cannot enqueue its message: QueueNotFound: ")
+
+
+@pytest.mark.rule("12.8")
+def test_health_ignores_schedules_whose_code_cannot_be_imported(declare, clock, settings):
+    """The system checks report the module; health is about the queues."""
+    declare()
+    clock.advance(3_600)
+    settings.MQLITE = {**settings.MQLITE, "HANDLERS": ["no.such.module"]}
+
+    assert problems() == []

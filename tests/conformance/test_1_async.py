@@ -13,8 +13,16 @@ from django.test import AsyncClient
 from django.urls import path
 
 import django_mqlite
-from django_mqlite import LockLost, TopicNotFound, aenqueue, aenqueue_many, apublish, handlers
-from django_mqlite.models import Message, Subscription
+from django_mqlite import (
+    LockLost,
+    TopicNotFound,
+    aenqueue,
+    aenqueue_many,
+    apublish,
+    handlers,
+    recurring,
+)
+from django_mqlite.models import Message, Schedule, Subscription
 from django_mqlite.testing import drain
 from django_mqlite.types import State
 from tests.support.steps import QUEUE, work
@@ -55,6 +63,21 @@ MESSAGE_VERBS = [
 ]
 
 
+SCHEDULE_VERBS = [
+    ("statuses", (), {}),
+    ("status", ("s",), {}),
+    ("pause", ("s",), {}),
+    ("resume", ("s",), {}),
+    ("run_now", ("s",), {}),
+]
+
+
+@pytest.fixture
+def schedule(settings, queue, monkeypatch):
+    monkeypatch.setattr(recurring, "_declared", {})
+    settings.MQLITE = {"SCHEDULES": {"s": {"every": 60, "queue": "jobs"}}}
+
+
 def own_twins(cls):
     """Return the async methods that the package defines, without Django's own."""
     return {
@@ -66,7 +89,12 @@ def own_twins(cls):
 
 
 @pytest.mark.parametrize(
-    ("cls", "verbs"), [(type(Message.objects), MANAGER_VERBS), (Message, MESSAGE_VERBS)]
+    ("cls", "verbs"),
+    [
+        (type(Message.objects), MANAGER_VERBS),
+        (type(Schedule.objects), SCHEDULE_VERBS),
+        (Message, MESSAGE_VERBS),
+    ],
 )
 def test_tables_of_this_module_name_every_async_twin(cls, verbs):
     assert own_twins(cls) == {f"a{name}" for name, _, _ in verbs}
@@ -92,6 +120,28 @@ def test_message_verb_in_an_event_loop_names_its_twin(queue, name, args, kwargs)
     with pytest.raises(SynchronousOnlyOperation, match=rf"^{name}\(\) .*`await a{name}\(\)`"):
         async_to_sync(call)()
     message.complete()
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), SCHEDULE_VERBS)
+def test_schedule_verb_in_an_event_loop_names_its_twin(schedule, name, args, kwargs):
+    async def call():
+        getattr(Schedule.objects, name)(*args, **kwargs)
+
+    with pytest.raises(SynchronousOnlyOperation, match=rf"^{name}\(\) .*`await a{name}\(\)`"):
+        async_to_sync(call)()
+
+
+def test_async_twins_control_a_schedule(schedule, clock):
+    async def scenario():
+        assert await Schedule.objects.apause("s")
+        assert (await Schedule.objects.astatus("s")).paused
+        message = await Schedule.objects.arun_now("s")
+        assert await Schedule.objects.aresume("s")
+        assert [status.last_message for status in await Schedule.objects.astatuses()] == [
+            message.pk
+        ]
+
+    async_to_sync(scenario)()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from .output import Output, cell
 
 HEALTH = (
     "healthy", "problems", "oldest_due_age", "last_poll_age", "live_workers", "wal_bytes",
-    "retrying", "recent_dead_letters", "busy_queues",
+    "retrying", "recent_dead_letters", "busy_queues", "paused_schedules",
 )  # fmt: skip
 
 
@@ -37,6 +37,7 @@ def _health(options: Options, output: Output) -> None:
         f"last poll of a worker: {_ago(result.last_poll_age)}",
         f"live workers: {result.live_workers}",
         f"queues whose workers are all busy: {', '.join(result.busy_queues) or 'none'}",
+        f"paused schedules: {', '.join(result.paused_schedules) or 'none'}",
         f"retrying messages: {result.retrying:,}",
         f"dead letters in the last hour: {result.recent_dead_letters:,}",
         f"write-ahead log: {result.wal_bytes:,} bytes",
@@ -86,6 +87,7 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.unused is not None:
         yield f"fragmentation: {diagnosis.unused:,} bytes are unused inside the queue's pages"
     yield f"write-ahead log: {file.wal_size:,} bytes"
+    yield f"paused schedules: {', '.join(diagnosis.paused_schedules) or 'none'}"
     yield f"journal mode: {file.journal_mode}, synchronous: {SYNCHRONOUS[file.synchronous]}"
     if not diagnosis.checked:
         yield "integrity: not checked (--quick)"

@@ -17,6 +17,7 @@ from .calls import answer, failed, mqlite
 FACTS = {
     "path", "size", "free", "unused", "wal_size", "incremental_vacuum", "journal_mode",
     "synchronous", "sqlite_version", "sqlite_source", "wal_reset_bug", "integrity_checked",
+    "paused_schedules",
 }  # fmt: skip
 pytestmark = pytest.mark.usefixtures("healthy_machine")
 

@@ -33,6 +33,7 @@ def test_health_of_an_idle_queue_has_stable_keys(queue):
         "retrying": 0,
         "recent_dead_letters": 0,
         "busy_queues": [],
+        "paused_schedules": [],
     }
     assert mqlite("health").startswith("healthy\n")
 
