@@ -105,7 +105,12 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     loop.set_task_factory(_guarded_task)
     loop.set_default_executor(_GuardedThreads(thread_name_prefix="asyncio"))
+    loop.shutdown_default_executor = _keep_threads  # type: ignore[method-assign]
     return loop
+
+
+async def _keep_threads(timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's name
+    """Ignore a handler that shuts down the threads: without them, to_thread() would always fail."""
 
 
 def _guarded_task(

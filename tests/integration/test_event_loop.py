@@ -79,6 +79,20 @@ def test_handler_whose_lease_is_lost_is_cancelled_and_not_settled(jobs, clock, c
     assert sum("is lost" in text for text in caplog.messages) == 1
 
 
+def test_handler_cannot_take_the_threads_of_other_handlers(jobs):
+    first, _ = enqueue_many("jobs", [1, 2])
+    results = []
+
+    async def work(message):
+        if message.pk == first.pk:
+            await asyncio.get_running_loop().shutdown_default_executor()
+        results.append(await asyncio.to_thread(lambda: message.data))
+
+    assert run_handler(work, threads=1) == ProcessResult()
+
+    assert results == [1, 2]
+
+
 def test_connections_of_coroutines_are_used_again(jobs):
     enqueue_many("jobs", range(20))
     opened = set()

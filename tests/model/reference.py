@@ -22,6 +22,9 @@ from tests.model.values import New, Options, Record
 
 HALF_AN_HOUR = 30 * 60_000
 
+MAX_UNCOUNTED = 2
+"""The limit of rule 18.3 in the model test, which replaces that of the store."""
+
 
 def in_claim_order(records: Iterable[Record]) -> list[Record]:
     return sorted(records, key=lambda m: (-m.priority, m.id))
@@ -189,12 +192,15 @@ class Reference(Book):
     def settle(self, lease: Lease, request: tuple, *, rest: int = 0) -> None:
         """Settle a lease. `request` is the verb and the arguments that change its effect."""
         record = self.held(lease)
+        counted = ("abandon", *request[1:]) if request[0] == "snooze" else request
         if record is not None:
+            if not record.expires_at and record.uncounted >= MAX_UNCOUNTED:
+                request = counted
             self.receipts[lease] = request, self.now + HALF_AN_HOUR
             self.carry_out(record, request, rest)
             return
         settled, forgotten_at = self.receipts.get(lease, ((), 0))
-        if settled != request or forgotten_at <= self.now:
+        if settled not in (request, counted) or forgotten_at <= self.now:
             raise LockLost(lease.queue, lease.id, request[0])
 
     def settles(self, lease: Lease, request: tuple, *, rest: int = 0) -> bool:
@@ -212,10 +218,20 @@ class Reference(Book):
                 self.delete(record, "completed")
             case ("abandon", delay):
                 self.give_back(record, self.backoff(record, rest) if delay is None else delay)
+            case ("snooze", delay):
+                record.deliveries, record.uncounted = record.deliveries - 1, record.uncounted + 1
+                self.wait(record, delay)
+                self.enter(record)
             case ("reject", reason, description):
                 self.bury(record, reason, description)
             case ("defer",):
                 record.state, record.token = "deferred", None
+
+    def set_progress(self, lease: Lease, fraction: float) -> None:
+        record = self.held(lease)
+        if record is None:
+            raise LockLost(lease.queue, lease.id, "set the progress of")
+        record.progress = fraction
 
     def bound(self, record: Record) -> int:
         return record.new.bound or self.queues[record.queue].max_delivery_count
@@ -329,7 +345,8 @@ class Reference(Book):
             self.delete(record, f"now {moved.id}")
             return moved.id
         record.deliveries = record.expires_at = record.finished_at = 0
-        record.reason = record.description = None
+        record.reason = record.description = record.progress = None
+        record.uncounted = 0
         record.handled = True
         self.wait(record, delay)
         self.enter(record)

@@ -1,4 +1,4 @@
-"""Rules 3 and 4: settle and renew, with live, stale and forged leases."""
+"""Rules 3, 4, 16 and 18: settle, renew and set the progress, under any lease."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +29,8 @@ def outcome_of(request: tuple) -> Any:
             return Completion()
         case ("abandon", delay):
             return Abandonment(delay_ms=delay)
+        case ("snooze", delay):
+            return Abandonment(delay_ms=delay, counts=False)
         case ("reject", reason, description):
             return Rejection(reason=reason, description=description)
         case _:
@@ -47,6 +49,31 @@ class Settling(Claiming):
     @rule(queue=queues, delay=st.sampled_from([None, 0, 5_000]))
     def abandon(self, queue: str, delay: int | None) -> None:
         self.settle(queue, 0, ("abandon", delay))
+
+    @rule(queue=queues, times=st.integers(1, 4))
+    def snooze(self, queue: str, times: int) -> None:
+        """Put a message off again and again; after the limit, each retry counts."""
+        for _ in range(times):
+            self.settle(queue, 0, ("snooze", 1_000))
+            self.clock.ms += 1_000
+            self.reap()
+            self.claim(queue, 4, None, None)
+
+    @rule(queue=queues, place=places, fraction=st.sampled_from([0.25, 0.5, 1]))
+    def set_progress(self, queue: str, place: int, fraction: float) -> None:
+        """Set the progress under a live or a stale lease, at most once a second."""
+        self.provide(queue, "locked")
+        if not self.world.held:
+            return
+        message = self.world.pick(place)
+        lease, since = message.lease, abs(self.clock.ms - message._progress_at)
+        assert lease is not None
+
+        def expected() -> None:
+            if fraction == 1 or since >= 1_000:
+                self.model.set_progress(lease, fraction)
+
+        self.both(lambda: message.set_progress(fraction), expected)
 
     @rule(queue=queues)
     def complete(self, queue: str) -> None:

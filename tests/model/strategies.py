@@ -61,6 +61,7 @@ options = st.builds(
 requests = st.one_of(
     st.just(("complete",)),
     st.tuples(st.just("abandon"), st.sampled_from([None, 0, 0, 5_000])),
+    st.tuples(st.just("snooze"), st.sampled_from([5_000, 1_000])),
     st.tuples(st.just("reject"), st.sampled_from(["R", "S"]), st.sampled_from(["", "why"])),
     st.just(("defer",)),
 )

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
 from django_mqlite.models import DeadLetter, Queue
+from django_mqlite.store.sqlite import settle
 from tests.model.dead_letters import DeadLetters
+from tests.model.reference import MAX_UNCOUNTED
 from tests.model.strategies import lengths, places, queues
 
 EXAMPLES = int(os.environ.get("MQLITE_TEST_MODEL_EXAMPLES", "200"))
@@ -60,7 +62,8 @@ class QueueMachine(DeadLetters):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_queue_behaves_like_the_model(clock, caplog):
+def test_queue_behaves_like_the_model(clock, caplog, monkeypatch):
+    monkeypatch.setattr(settle, "MAX_UNCOUNTED_RETRIES", MAX_UNCOUNTED)
     caplog.set_level("CRITICAL", logger="django_mqlite")  # every dead letter is logged
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA synchronous=OFF")  # power loss is no part of the model

@@ -70,6 +70,8 @@ class Record:
     handled: bool = False  # delivered or redriven: no mere schedule any more
     activated: bool = False  # perhaps at its delivery limit
     finished_at: int = 0
+    uncounted: int = 0
+    progress: float | None = None
     reason: str | None = None
     description: str | None = None
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from django_mqlite import MqliteError
+from django_mqlite import LockLost, MqliteError
 from django_mqlite.models import Message
 from django_mqlite.testing import FakeClock
 from django_mqlite.timing import epoch_ms
+from django_mqlite.types import Abandonment
 from tests.model.book import UNFINISHED
 from tests.model.reference import Reference
 from tests.model.values import New, Record
@@ -33,7 +34,7 @@ ROWS = """
            CASE state WHEN 'locked' THEN locked_until ELSE 0 END,
            CASE state WHEN 'scheduled' THEN visible_at ELSE 0 END,
            expires_at, finished_at, dead_letter_reason, message_id, unique_key, group_id, body,
-           blocked
+           uncounted_retries, json_extract(progress, '$.fraction'), blocked
       FROM mqlite_messages ORDER BY id
 """
 
@@ -74,6 +75,8 @@ def row_of(record: Record) -> tuple:
         record.new.unique,
         record.new.group,
         record.new.body,
+        record.uncounted,
+        record.progress,
     )
 
 
@@ -149,6 +152,10 @@ class World:
         def real() -> None:
             if verb == "abandon":
                 message.abandon(delay=seconds(arguments[0]), error="as drawn")
+            elif verb == "snooze":
+                outcome = Abandonment(delay_ms=arguments[0], counts=False)
+                if not Message.objects.settle(message, outcome):
+                    raise LockLost(message.queue, message.pk, "abandon")
             else:
                 getattr(message, verb)(*arguments)
 
