@@ -4,7 +4,7 @@ Actions that could lose data need a confirmation first.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django import forms
@@ -12,6 +12,7 @@ from django.contrib import messages
 from django.contrib.admin.models import CHANGE, DELETION
 from django.core.exceptions import PermissionDenied
 from django.db import OperationalError
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.text import get_text_list
@@ -23,7 +24,8 @@ from ..formatting import state_label
 from ..models import DeadLetter, Message, Queue
 from ..transactions import write_transaction
 from ..types import UNFINISHED, BulkCount, State
-from ..verbs.references import format_ids
+from ..verbs.base import BATCH
+from ..verbs.references import format_ids, referenced
 from .base import BaseAdmin, log, nothing_changed
 
 
@@ -57,33 +59,48 @@ class Action:
     permission: str
     states: Sequence[State]
     """The states in which the action is possible."""
-    condition: Callable[[Message], bool] = lambda _message: True
+    condition: Q = field(default_factory=Q)
     """A further condition on a message in one of the states."""
-    verb: Callable[[Sequence[int], Options], BulkCount]
+    verb: Callable[[Sequence[Message], Options], BulkCount]
+    batch: int = BATCH
+    """Maximum messages in one transaction."""
     label: Any
-    label_for_all: Any = None
-    question: Any = None
-    confirm: Any = None
+    label_for_selected: Any
+    label_for_all: Any
+    question: Any
+    confirm: Any
     """The label of the button that confirms the question."""
     confirm_single: bool = True
     """True if the action on one message needs a confirmation; bulk actions always do."""
     done: Any
+    done_single: Any
     refused: Any
     log_flag: int = CHANGE
     log_text: Callable[[Options], str]
     form: type[forms.Form] = forms.Form
 
     def is_possible(self, message: Message) -> bool:
-        return message.state in self.states and self.condition(message)
+        """Return whether the message is in one of the states and meets the condition."""
+        return message.state in self.states and (
+            not self.condition or Message.objects.filter(self.condition, pk=message.pk).exists()
+        )
 
     @property
     def is_deletion(self) -> bool:
         return self.log_flag == DELETION
 
 
-def _redrive(ids: Sequence[int], options: Options) -> BulkCount:
+SLOW_BATCH = 100
+"""Maximum messages in one transaction of an action whose verb takes one message at a time."""
+
+
+def _ids(rows: Sequence[Message]) -> list[int]:
+    return [row.pk for row in rows]
+
+
+def _redrive(rows: Sequence[Message], options: Options) -> BulkCount:
     return DeadLetter.objects.redrive(
-        ids,
+        _ids(rows),
         into=options.get("into") or None,
         rate=options.get("rate"),
         delay=options.get("delay", 0),
@@ -96,28 +113,36 @@ def _redrive_log_text(options: Options) -> str:
     return f"Redriven{into}{rate}."
 
 
-def _purge(ids: Sequence[int], options: Options) -> BulkCount:
-    return DeadLetter.objects.purge(ids)
+def _purge(rows: Sequence[Message], options: Options) -> BulkCount:
+    return DeadLetter.objects.purge(_ids(rows))
 
 
-def _run_now(ids: Sequence[int], options: Options) -> BulkCount:
-    return BulkCount(sum(map(Message.objects.run_now, ids)))
+def _run_now(rows: Sequence[Message], options: Options) -> BulkCount:
+    return BulkCount(sum(map(Message.objects.run_now, _ids(rows))))
 
 
-def _cancel(ids: Sequence[int], options: Options) -> BulkCount:
-    return BulkCount(sum(map(Message.objects.cancel, ids)))
+def _cancel(rows: Sequence[Message], options: Options) -> BulkCount:
+    kept = referenced(Message.objects.connection, _ids(rows))
+    count = sum(Message.objects.cancel(id) for id in _ids(rows) if id not in kept)
+    return BulkCount(count, sorted(kept))
 
 
-def _release(ids: Sequence[int], options: Options) -> BulkCount:
-    return BulkCount(sum(Message.objects.release(id, seen=options["lease"]) for id in ids))
+def _release(rows: Sequence[Message], options: Options) -> BulkCount:
+    """Release the lease that the page showed, or the leases that the rows have."""
+    return BulkCount(
+        sum(
+            Message.objects.release(row.pk, seen=options.get("lease", row.lease_fingerprint) or "")
+            for row in rows
+        )
+    )
 
 
-def _discard(ids: Sequence[int], options: Options) -> BulkCount:
-    return BulkCount(Message.objects.discard_many(ids))
+def _discard(rows: Sequence[Message], options: Options) -> BulkCount:
+    return BulkCount(Message.objects.discard_many(_ids(rows)))
 
 
-def _activate(ids: Sequence[int], options: Options) -> BulkCount:
-    return BulkCount(Message.objects.activate_many(ids))
+def _activate(rows: Sequence[Message], options: Options) -> BulkCount:
+    return BulkCount(Message.objects.activate_many(_ids(rows)))
 
 
 REDRIVE = Action(
@@ -126,6 +151,7 @@ REDRIVE = Action(
     states=(State.DEAD_LETTERED,),
     verb=_redrive,
     label=_("Redrive"),
+    label_for_selected=_("Redrive selected dead letters"),
     label_for_all=_("Redrive all matching"),
     question=ngettext_lazy(
         "Redrive %(count)d dead letter? Its delivery count starts again at 0.",
@@ -137,6 +163,7 @@ REDRIVE = Action(
     done=ngettext_lazy(
         "%(count)d dead letter redriven.", "%(count)d dead letters redriven.", "count"
     ),
+    done_single=_("%(message)s was redriven."),
     refused=_("Nothing was redriven: the dead letters no longer exist."),
     log_text=_redrive_log_text,
     form=RedriveForm,
@@ -148,6 +175,7 @@ PURGE = Action(
     states=(State.DEAD_LETTERED,),
     verb=_purge,
     label=_("Purge"),
+    label_for_selected=_("Purge selected dead letters"),
     label_for_all=_("Purge all matching"),
     question=ngettext_lazy(
         "Purge %(count)d dead letter? It is deleted permanently.",
@@ -156,6 +184,7 @@ PURGE = Action(
     ),
     confirm=_("Purge"),
     done=ngettext_lazy("%(count)d dead letter purged.", "%(count)d dead letters purged.", "count"),
+    done_single=_("%(message)s was purged."),
     refused=_("Nothing was purged: the dead letters no longer exist."),
     log_flag=DELETION,
     log_text=lambda _options: "Purged.",
@@ -166,28 +195,45 @@ RUN_NOW = Action(
     permission="change_message",
     states=(State.SCHEDULED,),
     verb=_run_now,
+    batch=SLOW_BATCH,
     label=_("Run now"),
+    label_for_selected=_("Run selected messages now"),
+    label_for_all=_("Run all matching now"),
+    question=ngettext_lazy(
+        "Make %(count)d scheduled message due now?",
+        "Make %(count)d scheduled messages due now?",
+        "count",
+    ),
+    confirm=_("Run now"),
     confirm_single=False,
-    done=_("The message is due now."),
-    refused=_("Nothing was changed: the message is no longer scheduled."),
+    done=ngettext_lazy("%(count)d message is due now.", "%(count)d messages are due now.", "count"),
+    done_single=_("%(message)s is due now."),
+    refused=_("Nothing was changed: no message is scheduled any more."),
     log_text=lambda _options: "Made due now.",
 )
-
-
-def _was_never_delivered(message: Message) -> bool:
-    return message.delivery_count == 0 and message.errors is None
-
 
 CANCEL = Action(
     name="cancel",
     permission="delete_message",
     states=(State.SCHEDULED,),
-    condition=_was_never_delivered,
+    condition=Q(delivery_count=0, errors__isnull=True),
     verb=_cancel,
+    batch=SLOW_BATCH,
     label=_("Cancel message"),
-    question=_("Cancel this scheduled message? It is deleted and never delivered."),
-    confirm=_("Delete message"),
-    done=_("The message was cancelled and deleted."),
+    label_for_selected=_("Cancel selected messages"),
+    label_for_all=_("Cancel all matching"),
+    question=ngettext_lazy(
+        "Cancel %(count)d scheduled message? It is deleted and never delivered.",
+        "Cancel %(count)d scheduled messages? They are deleted and never delivered.",
+        "count",
+    ),
+    confirm=_("Delete permanently"),
+    done=ngettext_lazy(
+        "%(count)d message cancelled and deleted.",
+        "%(count)d messages cancelled and deleted.",
+        "count",
+    ),
+    done_single=_("%(message)s was cancelled and deleted."),
     refused=_(
         "Nothing was cancelled: only scheduled messages that were never delivered can be cancelled."
     ),
@@ -200,14 +246,21 @@ RELEASE = Action(
     permission="release_message",
     states=(State.LOCKED,),
     verb=_release,
+    batch=SLOW_BATCH,
     label=_("Release lease"),
-    question=_(
-        "Release this lease? If its worker is still processing the message, the message is "
-        "delivered again while the first delivery is running."
+    label_for_selected=_("Release the leases of selected messages"),
+    label_for_all=_("Release all matching"),
+    question=ngettext_lazy(
+        "Release %(count)d lease? If its worker is still processing the message, the message is "
+        "delivered again while the first delivery is running.",
+        "Release %(count)d leases? If their workers are still processing the messages, the "
+        "messages are delivered again while the first deliveries are running.",
+        "count",
     ),
-    confirm=_("Release lease"),
-    done=_("The lease was released."),
-    refused=_("The lease was not released: the lease shown on the page has already ended."),
+    confirm=_("Release"),
+    done=ngettext_lazy("%(count)d lease released.", "%(count)d leases released.", "count"),
+    done_single=_("The lease of %(message)s was released."),
+    refused=_("Nothing was released: the leases shown on the page have already ended."),
     log_text=lambda _options: "Lease released.",
 )
 
@@ -217,6 +270,7 @@ ACTIVATE = Action(
     states=(State.DEFERRED,),
     verb=_activate,
     label=_("Activate"),
+    label_for_selected=_("Activate selected messages"),
     label_for_all=_("Activate all matching"),
     question=ngettext_lazy(
         "Activate %(count)d deferred message?", "Activate %(count)d deferred messages?", "count"
@@ -224,6 +278,7 @@ ACTIVATE = Action(
     confirm=_("Activate"),
     confirm_single=False,
     done=ngettext_lazy("%(count)d message activated.", "%(count)d messages activated.", "count"),
+    done_single=_("%(message)s was activated."),
     refused=_("Nothing was activated: the messages are no longer deferred."),
     log_text=lambda _options: "Activated.",
 )
@@ -234,6 +289,7 @@ DISCARD = Action(
     states=UNFINISHED,
     verb=_discard,
     label=_("Discard"),
+    label_for_selected=_("Discard selected messages"),
     label_for_all=_("Discard all matching"),
     question=ngettext_lazy(
         "Discard %(count)d message? It becomes a dead letter. If a handler is running, it is "
@@ -244,6 +300,7 @@ DISCARD = Action(
     ),
     confirm=_("Discard"),
     done=ngettext_lazy("%(count)d message discarded.", "%(count)d messages discarded.", "count"),
+    done_single=_("%(message)s was discarded."),
     refused=_("Nothing was discarded: the messages have already ended."),
     log_text=lambda _options: "Discarded.",
 )
@@ -251,7 +308,7 @@ DISCARD = Action(
 ACTIONS: Mapping[str, Action] = {
     action.name: action for action in (REDRIVE, PURGE, RUN_NOW, CANCEL, RELEASE, ACTIVATE, DISCARD)
 }
-"""The actions on a message's page, in the order of their buttons."""
+"""The actions on messages, in the order of their buttons."""
 
 
 def confirmation(
@@ -283,10 +340,13 @@ def is_confirmed(request: HttpRequest) -> bool:
     return request.POST.get("confirmed") == "yes"
 
 
-def report(model_admin: BaseAdmin, request: HttpRequest, action: Action, count: BulkCount) -> None:
+def report(
+    model_admin: BaseAdmin, request: HttpRequest, action: Action, count: BulkCount, done: str
+) -> None:
+    """Show the user the text `done` if the action has changed something, or why it has not."""
     warn_of_kept(model_admin, request, count)
     if count:
-        model_admin.message_user(request, action.done % {"count": count}, messages.SUCCESS)
+        model_admin.message_user(request, done, messages.SUCCESS)
     elif not count.kept:
         model_admin.message_user(request, action.refused, messages.ERROR)
 
@@ -349,7 +409,7 @@ def act_on_message(
             "expected": get_text_list([state_label(state) for state in action.states]),
         }
         model_admin.message_user(request, text, messages.ERROR)
-    elif not action.condition(message):
+    elif not action.is_possible(message):
         model_admin.message_user(request, action.refused, messages.ERROR)
     elif action.confirm_single and not is_confirmed(request):
         return confirmation(
@@ -373,13 +433,13 @@ def _run_on_message(
     options = {"lease": request.POST.get("lease", "")}
     try:
         with write_transaction(Message.objects.database):
-            count = action.verb([message.pk], options)
+            count = action.verb([message], options)
             if count:
                 log(request, [message], action.log_flag, action.log_text(options))
     except (OperationalError, MqliteError) as error:
         model_admin.message_user(request, nothing_changed(error), messages.ERROR)
     else:
-        report(model_admin, request, action, count)
+        report(model_admin, request, action, count, action.done_single % {"message": message})
 
 
 def _url_after(model_admin: BaseAdmin, request: HttpRequest, id: int) -> str:

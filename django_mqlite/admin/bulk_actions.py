@@ -1,6 +1,6 @@
 """Actions on selected messages or on all that match, in batches.
 
-The batches of one request take at most two seconds; then the page offers to continue.
+The batches of one request take at most two seconds; then the page offers to continue or to stop.
 """
 
 import time
@@ -13,7 +13,7 @@ from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
-from django.core.exceptions import BadRequest
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.db import OperationalError
 from django.db.models import Count, Max, Q, QuerySet
 from django.http import HttpRequest
@@ -24,12 +24,13 @@ from django.utils.translation import gettext_lazy as _
 from .. import timing
 from ..exceptions import MqliteError
 from ..models import DeadLetter, Message, Queue
-from ..timing import epoch_ms
+from ..timing import epoch_ms, moment
 from ..transactions import write_transaction, yield_to_other_writers
 from ..types import BulkCount, State
 from ..verbs.base import BATCH
-from .actions import Action, Options, confirmation, is_confirmed, report, warn_of_kept
-from .base import BaseAdmin, log
+from ..verbs.references import format_ids
+from .actions import Action, Options, confirmation, is_confirmed, is_permitted, report, warn_of_kept
+from .base import BaseAdmin
 
 MAX_SECONDS = 2.0
 """Seconds that the batches of one request may take, so that the user sees progress and can stop."""
@@ -53,6 +54,8 @@ class Progress:
     due: int
     """The due time of the next message with a rate, in epoch milliseconds."""
     done: int = 0
+    entry: int = 0
+    """The id of the action's entry in the admin log; 0 before the first batch."""
     queue: str = ""
     finished_at: int = 0
     id: int = 0
@@ -69,7 +72,7 @@ class Progress:
     @classmethod
     def from_post(cls, data: Mapping[str, Any]) -> Self:
         """Read the hidden fields; raise BadRequest for values that no page contains."""
-        names = ("left", "until", "due", "done", "finished_at", "id")
+        names = ("left", "until", "due", "done", "entry", "finished_at", "id")
         try:
             numbers = {name: int(data[f"progress_{name}"]) for name in names}
         except (KeyError, ValueError) as error:
@@ -81,16 +84,17 @@ class Progress:
     def hidden(self) -> list[tuple[str, Any]]:
         return [(f"progress_{name}", value) for name, value in asdict(self).items()]
 
-    def next_batch(self, matching: QuerySet[Any], action: Action) -> list[Any]:
+    def next_batch(self, matching: QuerySet[Any], action: Action, kept: Sequence[int]) -> list[Any]:
         """Return dead letters in the order of their index: by queue, then the oldest first."""
         after = Q(finished_at__gt=self.finished_at) | Q(pk__gt=self.id)
         names = Queue.objects.filter(name__gte=self.queue).order_by("name")
+        dead = matching.filter(state=State.DEAD_LETTERED, finished_at__lte=self.until)
         for name in names.values_list("name", flat=True):
-            batch = matching.filter(queue=name, finished_at__lte=self.until)
+            batch = dead.filter(queue=name)
             if name == self.queue:
                 batch = batch.filter(after, finished_at__gte=self.finished_at)
             batch = batch.order_by("finished_at", "pk").only("queue", "finished_at")
-            if rows := list(batch[: min(BATCH, self.left)]):
+            if rows := list(batch[: min(action.batch, BATCH, self.left)]):
                 return rows
         return []
 
@@ -113,18 +117,23 @@ class Progress:
 class UnfinishedProgress(Progress):
     """The position of an action after which a message is no longer in one of the action's states.
 
-    `until` is the id of the newest message when the action began.
+    `until` is the id of the newest message when the action began, and `due` is the time.
     """
 
     @classmethod
     def start(cls, count: int) -> Self:
-        return cls(left=count, until=Message.objects.newest_id(), due=0)
+        return cls(left=count, until=Message.objects.newest_id(), due=timing.now_ms())
 
-    def next_batch(self, matching: QuerySet[Any], action: Action) -> list[Any]:
-        """Return messages of one state, which the index of that state finds."""
+    def next_batch(self, matching: QuerySet[Any], action: Action, kept: Sequence[int]) -> list[Any]:
+        """Return messages of one state, which the index of that state finds, except `kept`."""
+        matching = matching.filter(action.condition, pk__lte=self.until).exclude(pk__in=kept)
         for state in action.states:
-            batch = matching.filter(state=state, pk__lte=self.until).order_by().only("queue")
-            if rows := list(batch[: min(BATCH, self.left)]):
+            batch = matching.filter(state=state)
+            if state == State.LOCKED:
+                # A lease that began later is not one that the user has confirmed to end.
+                batch = batch.filter(locked_at__lte=moment(self.due))
+            batch = batch.order_by().only("queue", "lock_token")
+            if rows := list(batch[: min(action.batch, BATCH, self.left)]):
                 return rows
         return []
 
@@ -141,10 +150,16 @@ def _progress_of(action: Action) -> type[Progress]:
 def act_on_many(
     model_admin: BaseAdmin, request: HttpRequest, matching: QuerySet[Any], action: Action
 ) -> TemplateResponse | None:
-    """Act on messages in the action's states and ignore others.
+    """Act on messages on which the action is possible and ignore others.
 
     Returns the page to confirm or to continue, or None to go back to the list.
     """
+    if "stop" in request.POST:
+        progress = _progress_of(action).from_post(request.POST)
+        text = gettext("Stopped: %(done)s %(left)d were left.")
+        text %= {"done": action.done % {"count": progress.done}, "left": progress.left}
+        model_admin.message_user(request, text, messages.WARNING)
+        return None
     form = action.form(request.POST if is_confirmed(request) else None)
     if is_confirmed(request) and form.is_valid():
         return _run_on_many(model_admin, request, matching, action, form.cleaned_data)
@@ -170,7 +185,7 @@ def _count_by_queue(matching: QuerySet[Any], action: Action) -> Counter[str]:
     """Count the messages by queue; one query for each state, served by the index of that state."""
     counts: Counter[str] = Counter()
     for state in action.states:
-        in_state = matching.filter(state=state).order_by()
+        in_state = matching.filter(action.condition, state=state).order_by()
         counts.update(dict(in_state.values_list("queue").annotate(Count("pk"))))
     return counts
 
@@ -185,34 +200,44 @@ def _run_on_many(
     """Run batches until all messages are handled or the request has taken MAX_SECONDS."""
     progress = _progress_of(action).from_post(request.POST)
     kept = BulkCount()
-    entry = _entry_for_matching(request, action, options) if _selects_all(request) else None
-    done_before = progress.done
     stop_at = time.monotonic() + MAX_SECONDS
     database = Message.objects.database
     try:
         while progress.left > 0 and time.monotonic() < stop_at:
             with yield_to_other_writers(database), write_transaction(database):
-                batch = progress.next_batch(matching, action)
-                count = action.verb([row.pk for row in batch], _with_delay(options, progress))
-                progress = progress.after(batch, count, options.get("rate"))
-                if entry is None:
+                batch = progress.next_batch(matching, action, kept.kept)
+                _require_permission(model_admin, request, action, batch)
+                count = action.verb(batch, _with_delay(options, progress))
+                following = progress.after(batch, count, options.get("rate"))
+                if count:
                     rows = [row for row in batch if row.pk not in count.kept]
-                    _log_selected(request, rows, action, options)
-                elif count:
-                    entry.object_repr = _matching(model_admin, request, progress.done - done_before)
-                    entry.save()
-                kept = kept.plus(count)
-    except (OperationalError, MqliteError) as error:
-        text = gettext("Stopped after %(done)d: %(error)s")
-        text %= {"done": progress.done, "error": error}
+                    following = _logged(model_admin, request, action, options, following, rows)
+            progress, kept = following, kept.plus(count)
+    except (OperationalError, MqliteError, PermissionDenied) as error:
+        warn_of_kept(model_admin, request, kept)
+        text = gettext("Stopped by an error: %(done)s %(left)d were left. %(error)s")
+        text %= {
+            "done": action.done % {"count": progress.done},
+            "left": progress.left,
+            "error": error,
+        }
         model_admin.message_user(request, text, messages.ERROR)
         return None
     if progress.left > 0:
         warn_of_kept(model_admin, request, kept)
         return _continuation(model_admin, request, action, options, progress)
-    done = BulkCount(progress.done, kept.referenced, kept.duplicates)
-    report(model_admin, request, action, done)
+    count = BulkCount(progress.done, kept.referenced, kept.duplicates)
+    report(model_admin, request, action, count, action.done % {"count": count})
     return None
+
+
+def _require_permission(
+    model_admin: BaseAdmin, request: HttpRequest, action: Action, batch: Sequence[Any]
+) -> None:
+    """Raise PermissionDenied for a message that the project's admin does not show to the user."""
+    for row in batch:
+        if not is_permitted(model_admin, request, action, row):
+            raise PermissionDenied(gettext("You may not change %(message)s.") % {"message": row})
 
 
 def _with_delay(options: Options, progress: Progress) -> Options:
@@ -222,29 +247,54 @@ def _with_delay(options: Options, progress: Progress) -> Options:
     return {**options, "delay": max(0, progress.due - timing.now_ms()) / 1000}
 
 
-def _log_selected(
-    request: HttpRequest, selected: Sequence[Any], action: Action, options: Options
-) -> None:
-    # Logged as messages, because redriven messages are no longer dead letters.
-    rows = [Message(pk=row.pk, queue=row.queue) for row in selected]
-    log(request, rows, action.log_flag, action.log_text(options))
+# The admin log
 
 
-def _entry_for_matching(request: HttpRequest, action: Action, options: Options) -> LogEntry:
-    """Return the log entry of this request, which is saved with each batch."""
-    return LogEntry(
-        user_id=cast("int", request.user.pk),
+def _logged(
+    model_admin: BaseAdmin,
+    request: HttpRequest,
+    action: Action,
+    options: Options,
+    progress: Progress,
+    rows: Sequence[Any],
+) -> Progress:
+    """Write or update the one log entry of the action; return the progress with its id.
+
+    It is in the transaction of the batch, and has the number of messages so far.
+    """
+    user, text = cast("int", request.user.pk), action.log_text(options)
+    own = LogEntry.objects.filter(user=user, object_id=None, change_message__startswith=text)
+    entry = own.filter(pk=progress.entry).first() or LogEntry(
+        user_id=user,
         content_type=ContentType.objects.get_for_model(Message),
         action_flag=action.log_flag,
-        change_message=action.log_text(options),
+        change_message=text,
     )
+    selected = request.POST.getlist(ACTION_CHECKBOX_NAME)
+    if _selects_all(request):
+        entry.object_repr = _matching(model_admin, request, progress.done)
+    elif len(selected) == 1:
+        # Logged as a message, because a redriven message is no longer a dead letter.
+        message = Message(pk=rows[0].pk, queue=rows[0].queue)
+        entry.object_id, entry.object_repr = str(message.pk), str(message)
+    else:
+        entry.object_repr = f"{progress.done} selected {_noun(model_admin)}"
+        entry.change_message += f" {format_ids([row.pk for row in rows])}."
+    entry.save()
+    return replace(progress, entry=entry.pk)
 
 
 def _matching(model_admin: BaseAdmin, request: HttpRequest, count: int) -> str:
-    query = request.GET.urlencode()
-    noun = "dead letters" if model_admin.model is DeadLetter else "messages"
+    query, noun = request.GET.urlencode(), _noun(model_admin)
     text = f"{count} of the {noun} with {query}" if query else f"{count} of all {noun}"
     return text[:200]
+
+
+def _noun(model_admin: BaseAdmin) -> str:
+    return "dead letters" if model_admin.model is DeadLetter else "messages"
+
+
+# The page between two requests
 
 
 def _continuation(
@@ -254,7 +304,7 @@ def _continuation(
     options: Options,
     progress: Progress,
 ) -> TemplateResponse:
-    """Return the page whose button continues the action."""
+    """Return the page whose buttons continue or stop the action."""
     field_values = [(name, value) for name, value in options.items() if value not in (None, "")]
     text = gettext("%(done)s %(left)d left.")
     return confirmation(
@@ -263,6 +313,7 @@ def _continuation(
         action,
         question=text % {"done": action.done % {"count": progress.done}, "left": progress.left},
         button=_("Continue"),
+        can_stop=True,
         hidden=[*_same_messages(request, action), *field_values, *progress.hidden()],
         back=request.get_full_path(),
     )

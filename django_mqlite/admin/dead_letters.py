@@ -3,9 +3,7 @@
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -17,9 +15,7 @@ from ..formatting import short_error
 from ..models import DeadLetter, Message
 from ..types import State, clamped
 from ..verbs.find import last_error_text
-from .actions import PURGE, REDRIVE
 from .base import ErrorClassFilter, GroupFilter, QueueFilter, ReasonFilter
-from .bulk_actions import act_on_many
 from .content import content_of
 from .formatting import shortened
 from .messages import EMPTY, BaseMessageAdmin
@@ -38,7 +34,6 @@ class DeadLetterAdmin(BaseMessageAdmin):
     fixed_filters = {"state": State.DEAD_LETTERED}
     list_filter = (QueueFilter, ErrorClassFilter, ReasonFilter, GroupFilter)
     ordering = ("-finished_at", "-id")
-    actions = ("redrive", "purge")
 
     def get_page_queryset(self, request: HttpRequest) -> Any:
         return self.get_queryset(request).annotate(last_error=last_error_text()).only(
@@ -83,21 +78,6 @@ class DeadLetterAdmin(BaseMessageAdmin):
             view = "admin:django_mqlite_message_change"
             return redirect(reverse(view, args=[number], current_app=self.admin_site.name))
         return super().render_gone(request, number)
-
-    # The permissions belong to Message, of which this model is a proxy.
-    def has_redrive_permission(self, request: HttpRequest) -> bool:
-        return self.holds(request, REDRIVE.permission)
-
-    def has_purge_permission(self, request: HttpRequest) -> bool:
-        return self.holds(request, PURGE.permission)
-
-    @admin.action(description=_("Redrive selected dead letters"), permissions=["redrive"])
-    def redrive(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase | None:
-        return act_on_many(self, request, queryset, REDRIVE)
-
-    @admin.action(description=_("Purge selected dead letters"), permissions=["purge"])
-    def purge(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase | None:
-        return act_on_many(self, request, queryset, PURGE)
 
     @admin.display(description=_("error"), empty_value=EMPTY)
     def error(self, letter: Any) -> str | None:

@@ -15,8 +15,8 @@ from django.utils.translation import gettext_lazy as _
 from ..exceptions import QueueNotFound
 from ..models import Message
 from ..types import MAX_INTEGER, Page
-from .actions import ACTIONS, ACTIVATE, DISCARD, act_on_message
-from .base import GroupFilter, QueueFilter, StateFilter
+from .actions import ACTIONS, Action, act_on_message, is_permitted
+from .base import BaseAdmin, GroupFilter, QueueFilter, StateFilter
 from .bulk_actions import act_on_many
 from .formatting import shortened
 from .message_page import MessagePage
@@ -34,8 +34,20 @@ class SequenceNumberConverter(IntConverter):
 register_converter(SequenceNumberConverter, "mqlite_id")
 
 
+def _bulk_action(action: Action) -> Any:
+    def run(
+        model_admin: BaseAdmin, request: HttpRequest, queryset: QuerySet[Any]
+    ) -> HttpResponseBase | None:
+        return act_on_many(model_admin, request, queryset, action)
+
+    run.__name__ = action.name
+    return admin.action(run, description=action.label_for_selected)
+
+
 class BaseMessageAdmin(MessagePage):
     """Base of the message and dead-letter admins: the list, and the URLs of the actions."""
+
+    actions = [_bulk_action(action) for action in ACTIONS.values()]
 
     # Enables the search; get_search_results() decides which columns are searched.
     search_fields = ["id"]
@@ -71,11 +83,30 @@ class BaseMessageAdmin(MessagePage):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Show the list, with a button for each action on all matching messages."""
-        allowed = self.get_actions(request)
-        actions = [action for action in ACTIONS.values() if action.name in allowed]
-        return super().changelist_view(
-            request, {"actions_for_all": actions, **(extra_context or {})}
-        )
+        context = {"actions_for_all": self.offered_in_list(request)}
+        return super().changelist_view(request, {**context, **(extra_context or {})})
+
+    def offered_in_list(self, request: HttpRequest) -> list[Action]:
+        """Return the actions that are possible in the state that the list is filtered by."""
+        state = self.fixed_filters.get("state") or request.GET.get("state")
+        return [
+            action
+            for action in ACTIONS.values()
+            if (not state or state in action.states) and is_permitted(self, request, action)
+        ]
+
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
+        """Offer only the actions of offered_in_list().
+
+        `action_location` exists since Django 6.1.
+        """
+        location = () if action_location is None else (action_location,)
+        offered = {action.name for action in self.offered_in_list(request)}
+        return {
+            name: action
+            for name, action in super().get_actions(request, *location).items()
+            if name in offered or name not in ACTIONS
+        }
 
     def find(self, request: HttpRequest, queryset: QuerySet[Any], position: str | None) -> Page:
         """Use Message.objects.find(), unless a filter is set that only dead letters have."""
@@ -120,39 +151,11 @@ class MessageAdmin(BaseMessageAdmin):
     )  # fmt: skip
     ordering = ("-id",)
     list_filter = (QueueFilter, StateFilter, GroupFilter)
-    actions = ("activate", "discard")
 
     def get_list_display(self, request: HttpRequest) -> Any:
         """Add the progress to the list of locked messages."""
         columns = super().get_list_display(request)
         return (*columns, "shown_progress") if request.GET.get("state") == "locked" else columns
-
-    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
-        """Offer the actions that are possible in the state that the list is filtered by.
-
-        `action_location` exists since Django 6.1.
-        """
-        state = request.GET.get("state")
-        location = () if action_location is None else (action_location,)
-        return {
-            name: action
-            for name, action in super().get_actions(request, *location).items()
-            if not state or name not in ACTIONS or state in ACTIONS[name].states
-        }
-
-    def has_activate_permission(self, request: HttpRequest) -> bool:
-        return self.holds(request, ACTIVATE.permission)
-
-    def has_discard_permission(self, request: HttpRequest) -> bool:
-        return self.holds(request, DISCARD.permission)
-
-    @admin.action(description=_("Activate selected messages"), permissions=["activate"])
-    def activate(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase | None:
-        return act_on_many(self, request, queryset, ACTIVATE)
-
-    @admin.action(description=_("Discard selected messages"), permissions=["discard"])
-    def discard(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase | None:
-        return act_on_many(self, request, queryset, DISCARD)
 
     def get_page_queryset(self, request: HttpRequest) -> Any:
         return self.get_queryset(request).only(

@@ -170,7 +170,7 @@ def test_dead_letter_is_read_and_redriven(page, site, boss, shoot):
         site.correct_cards()
         page.get_by_role("button", name="Redrive").click()
 
-        assert "1 dead letter redriven." in messages_of(page)
+        assert f"#{letter.pk} of {QUEUE} was redriven." in messages_of(page)
         wait_until(lambda: site.state(letter) == "completed", "the redriven message to be done")
 
 
@@ -282,5 +282,5 @@ def test_purge_works_with_the_keyboard_alone(page, site, boss):
     page.get_by_role("button", name="Purge").focus()
     page.keyboard.press("Space")
 
-    page.get_by_text("1 dead letter purged.").wait_for()
+    page.get_by_text(f"#{letter.pk} of {QUEUE} was purged.").wait_for()
     assert site.state(letter) == "gone"

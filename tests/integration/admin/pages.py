@@ -76,7 +76,7 @@ def confirmation(total: int) -> dict[str, Any]:
     """Return the hidden fields of the confirmation page."""
     now = timing.now_ms()
     progress = {"left": total, "until": now, "due": now, "queue": ""}
-    progress |= dict.fromkeys(("done", "finished_at", "id"), 0)
+    progress |= dict.fromkeys(("done", "entry", "finished_at", "id"), 0)
     return {"confirmed": "yes", **{f"progress_{name}": value for name, value in progress.items()}}
 
 

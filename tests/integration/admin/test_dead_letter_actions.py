@@ -246,5 +246,6 @@ def test_unsuitable_target_queue_is_reported(operator, queue, group_queue):
     answer(operator, ask(operator, "redrive"), into="groups")
 
     assert DeadLetter.objects.count() == 1
-    assert "Stopped after 0" in text_after(operator)
+    text = text_after(operator)
+    assert "Stopped by an error: 0 dead letters redriven. 1 were left. Queue" in text
     assert not LogEntry.objects.exists()

@@ -114,7 +114,7 @@ def test_release_ends_only_the_lease_that_was_shown(operator, queue):
     press(operator, second, "release", lease=seen)
 
     assert row_of(second)["lock_token"] == token
-    assert "the lease shown on the page has already ended" in text_after(operator)
+    assert "the leases shown on the page have already ended" in text_after(operator)
 
 
 @pytest.mark.parametrize("action", ["release", "discard"])
