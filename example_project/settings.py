@@ -32,6 +32,9 @@ MQLITE = {
         "order-events": {
             # The events of one customer are handled one at a time, in order.
             "ordering_mode": "group_fifo",
+            # The payment provider accepts eight requests at once, and two hundred a second.
+            "max_in_flight": 8,
+            "rate": "200/s",
             # Short, so that a message is soon delivered again after its worker is killed.
             "lock_duration": 5,
             "max_delivery_count": 3,
