@@ -196,6 +196,22 @@ class MessageReferenced(MqliteError):
         )
 
 
+class UniqueKeyTaken(MqliteError):
+    """A dead letter cannot be redriven, because an unfinished message has its unique key.
+
+    Nothing was written. `holder` is the id of that message.
+    """
+
+    def __init__(self, id: int, unique_key: str, holder: int) -> None:
+        self.id = id
+        self.unique_key = unique_key
+        self.holder = holder
+        super().__init__(
+            f"Dead letter #{id} was not redriven: the unfinished message #{holder} has its "
+            f"unique_key {unique_key!r}."
+        )
+
+
 class TransactionRefused(MqliteError):
     """claim() was called inside atomic(), where a rollback would undo a lease that is in use."""
 

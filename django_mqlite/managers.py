@@ -51,7 +51,8 @@ class DeadLetterManager(DeadLetterVerbs[M]):
     """Inspect, redrive and purge dead letters: `DeadLetter.objects`.
 
     - Inspect: peek(), count_by_error()
-    - Redrive: redrive() by id, redrive_queue() by queue, age, reason and error class
+    - Redrive: redrive() by id, redrive_queue() by queue, age, reason and error class,
+      redrive_with() another body
     - Delete: purge() by id, purge_queue() by queue, age, reason and error class
     """
 

@@ -160,14 +160,41 @@ def check_values(value: Any, path: str, encoder: Encoder | None = None) -> None:
             raise kind(text) from error
 
 
+def is_json(content_type: str | None) -> bool:
+    """Return whether a body of this type is JSON."""
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    return kind == JSON or kind.endswith("+json")
+
+
+def is_text(content_type: str | None) -> bool:
+    """Return whether a body of this type is text."""
+    return (content_type or "").strip().lower().startswith("text/")
+
+
 def decode(body: bytes, content_type: str | None) -> Any:
     """Decode the body by its content type: parsed JSON, text, or the bytes themselves."""
-    kind = (content_type or "").partition(";")[0].strip().lower()
-    if kind == JSON or kind.endswith("+json"):
+    if is_json(content_type):
         return json.loads(body)
-    if kind.startswith("text/"):
+    if is_text(content_type):
         return body.decode(charset_of(content_type))
     return body
+
+
+def encode_again(
+    data: Any, content_type: str | None, encoder: Encoder | None = None
+) -> tuple[bytes, str | None]:
+    """Return the body and content type of `data` that replaces a body of this content type.
+
+    The content type is kept if it fits the data, for example the type of a task. Raises the errors
+    of encode().
+    """
+    body, default_type = encode(data, content_type, encoder)
+    fits = {
+        None: not (is_json(content_type) or is_text(content_type)),
+        TEXT: is_text(content_type),
+        JSON: is_json(content_type),
+    }
+    return body, (content_type if content_type and fits[default_type] else default_type)
 
 
 MAX_PROPERTIES = 65_536

@@ -31,6 +31,7 @@ from .formatting import (
     time_with_age,
     with_links,
 )
+from .forms import may_edit
 
 TASK = (_("Task"), ("task_call", "task_status", "task_attempts"), "")
 FACTS = "mqlite-facts"
@@ -156,6 +157,8 @@ class MessagePage(BaseAdmin):
             explanation.text, list(filter(None, named)), lambda id: self.url("change", id)
         )
         context["actions"] = offered_actions(self, request, message)
+        if may_edit(self, request, message):
+            context["edit_url"] = self.url("edit", message.pk)
         return super().render_change_form(request, context, *args, **options)
 
     def body(self, request: HttpRequest, id: int) -> HttpResponse:

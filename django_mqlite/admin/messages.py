@@ -19,6 +19,7 @@ from .actions import ACTIONS, Action, act_on_message, is_permitted
 from .base import BaseAdmin, GroupFilter, QueueFilter, StateFilter
 from .bulk_actions import act_on_many
 from .formatting import shortened
+from .forms import enqueue, may_enqueue, redrive_edited
 from .message_page import MessagePage
 
 EMPTY = "–"
@@ -57,19 +58,25 @@ class BaseMessageAdmin(MessagePage):
 
     def get_urls(self) -> list[URLPattern]:
         name = f"{self.opts.app_label}_{self.opts.model_name}"
-        act, body = self.admin_site.admin_view(self.act), self.admin_site.admin_view(self.body)
+        view = self.admin_site.admin_view
+        act, body, edit = view(self.act), view(self.body), view(self.edit)
         return [
             *(
                 path(f"<mqlite_id:id>/{action}/", act, {"name": action}, name=f"{name}_{action}")
                 for action in ACTIONS
             ),
             path("<mqlite_id:id>/body/", body, name=f"{name}_body"),
+            path("<mqlite_id:id>/edit/", edit, name=f"{name}_edit"),
             *super().get_urls(),
         ]
 
     def act(self, request: HttpRequest, id: int, name: str) -> HttpResponse:
         """Run the action of a button."""
         return act_on_message(self, request, id, ACTIONS[name])
+
+    def edit(self, request: HttpRequest, id: int) -> HttpResponse:
+        """Redrive a dead letter with an edited body."""
+        return redrive_edited(self, request, id)
 
     def rows_of(self, request: HttpRequest, ids: Sequence[Any]) -> list[Model]:
         rows: list[Any] = super().rows_of(request, ids)
@@ -156,6 +163,22 @@ class MessageAdmin(BaseMessageAdmin):
         """Add the progress to the list of locked messages."""
         columns = super().get_list_display(request)
         return (*columns, "shown_progress") if request.GET.get("state") == "locked" else columns
+
+    def get_urls(self) -> list[URLPattern]:
+        name = f"{self.opts.app_label}_{self.opts.model_name}_enqueue"
+        view = self.admin_site.admin_view(self.enqueue)
+        return [path("enqueue/", view, name=name), *super().get_urls()]
+
+    def enqueue(self, request: HttpRequest) -> HttpResponse:
+        """Enqueue a message that is typed into a form."""
+        return enqueue(self, request)
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the list, with a link to the form of a new message."""
+        context = {"enqueue_url": self.url("enqueue")} if may_enqueue(self, request) else {}
+        return super().changelist_view(request, {**context, **(extra_context or {})})
 
     def get_page_queryset(self, request: HttpRequest) -> Any:
         return self.get_queryset(request).only(

@@ -9,18 +9,20 @@ from typing import Any
 from django.db import models
 
 from .. import signals, timing
-from ..arguments import checked_ids, checked_integer, checked_text, optional_text
+from ..arguments import checked_id, checked_ids, checked_integer, checked_text, optional_text
+from ..conf import get_settings
 from ..doorbell import ring_doorbell
-from ..exceptions import GroupRequired
+from ..exceptions import GroupRequired, MessageTooLarge, UniqueKeyTaken
 from ..guard import safe_repr
+from ..message import encode_again
 from ..signals import send_count_after_commit
 from ..store import sqlite as store
 from ..store.sqlite.dead_letters import Redelivery
 from ..timing import Duration, milliseconds, moment
 from ..transactions import after_commit, write_transaction, yield_to_other_writers
 from ..types import BulkCount, ErrorCount
-from .base import BATCH, M, Verbs, from_rows, require_queue
-from .references import referenced
+from .base import BATCH, M, Verbs, from_rows, get_model, require_queue
+from .references import referenced, require_unreferenced
 
 BatchAction = Callable[[Sequence[int]], BulkCount]
 """A redrive or purge of one batch; it returns how many of the ids were dead letters."""
@@ -149,6 +151,42 @@ class DeadLetterVerbs(Verbs[M]):
             progress=progress,
         )
         return self._in_queue(queue, selection, self._redrive_action(into, rate))
+
+    def redrive_with(self, id: int, data: Any) -> Any:
+        """Redrive a dead letter with `data` as its body; return the new message.
+
+        Returns None if there is no dead letter `id`, so repeating the call stores nothing twice.
+        The new message has the dead letter's queue, group, other options and `errors`, and the
+        property `redriven_from` with its id. It is at the end of its group. The dead letter is
+        deleted in the same transaction.
+
+        `data` is as in enqueue(). The content type is kept if it fits the data.
+
+        Raises MessageTooLarge, a ValueError or TypeError for invalid data, UniqueKeyTaken if an
+        unfinished message of the queue has its `unique_key`, and MessageReferenced if a foreign key
+        of the project refers to the dead letter.
+        """
+        id, settings, letters = checked_id(id), get_settings(), self.using(self.database)
+        types = letters.filter(pk=id).values_list("content_type", flat=True)
+        body, content_type = encode_again(data, types.first(), settings.encoder)
+        if len(body) > settings.max_body_bytes:
+            raise MessageTooLarge(len(body), settings.max_body_bytes)
+        with write_transaction(self.database) as (connection, now):
+            letter: Any = letters.only("queue", "unique_key").filter(pk=id).first()
+            if letter is None:
+                return None
+            require_unreferenced(connection, id, "redrive_with")
+            new_id = store.dead_letters.COPY_EDITED.value(
+                connection, id=id, body=body, content_type=content_type, now=now
+            )
+            if new_id is None:
+                raise _key_taken(connection, letter)
+            store.dead_letters.purge(connection, [id])
+            send_count_after_commit(
+                self.database, signals.messages_redriven, self.model, BulkCount(1)
+            )
+            after_commit(self.database, partial(ring_doorbell, self.database))
+            return get_model("Message").objects.db_manager(self.database).get(pk=new_id)
 
     def purge(self, ids: Iterable[int]) -> BulkCount:
         """Delete these dead letters; return their number. Other messages are ignored.
@@ -314,6 +352,11 @@ def _redrive_in_place(
         return BulkCount(redriven)
     ids = [redelivery.id for redelivery in redeliveries]
     return BulkCount(redriven, duplicates=store.dead_letters.skipped_duplicates(connection, ids))
+
+
+def _key_taken(connection: Any, letter: Any) -> UniqueKeyTaken:
+    (holder,) = store.duplicates.holders(connection, letter.queue, [letter.unique_key])
+    return UniqueKeyTaken(letter.pk, letter.unique_key, holder.id)
 
 
 def _finished_before(older_than: Duration) -> int:

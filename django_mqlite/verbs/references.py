@@ -42,6 +42,13 @@ def referenced(connection: Any, ids: Collection[int]) -> set[int]:
     return referenced_ids
 
 
+def require_unreferenced(connection: Any, id: int, verb: str) -> None:
+    """Raise MessageReferenced if a row of another table refers to the message."""
+    if referenced(connection, [id]):
+        tables = sorted({table for table, _ in _referring_columns(connection)})
+        raise MessageReferenced(verb, tables)
+
+
 def _referring_columns(connection: Any) -> list[tuple[str, str]]:
     with connection.cursor() as cursor:
         cursor.execute(REFERENCES)

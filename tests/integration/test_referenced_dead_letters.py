@@ -71,6 +71,17 @@ def test_referenced_dead_letter_is_skipped_counted_and_named(letters, refer_to, 
     assert Message.objects.filter(queue="elsewhere").count() == (4 if "into" in verb else 0)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_referenced_dead_letter_is_not_redriven_with_a_body(letters, refer_to, kind):
+    refer_to(letters[2], kind)
+
+    with pytest.raises(MessageReferenced, match="order"):
+        DeadLetter.objects.redrive_with(letters[2].pk, 5)
+
+    assert state_of(letters[2]) == "dead_lettered"
+    assert Message.objects.count() == 5
+
+
 def test_redrive_in_place_skips_nothing(letters, refer_to):
     refer_to(letters[2])
 

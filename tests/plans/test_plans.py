@@ -121,6 +121,7 @@ EXPECTED = {
     "workers.BUSY_SLOTS": {LIVE_LEASES},
     "workers.HELD_LEASES": {LIVE_LEASES},
     "dead_letters.COPY_DEAD_LETTERS": {BY_ID},
+    "dead_letters.COPY_EDITED": {BY_ID, UNIQUE_KEY},
     "dead_letters.COUNT_BY_ERROR": {"INDEX mqlite_messages_died (finished_at>?)"},
     "dead_letters.COUNT_BY_ERROR_IN_QUEUE": {DEAD},
     "dead_letters.NEXT_BATCH": {DEAD_BETWEEN},

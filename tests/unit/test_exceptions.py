@@ -83,6 +83,7 @@ SAMPLES = [
     exceptions.LeaseReleased("by hand"),
     exceptions.WorkerDied("killed"),
     exceptions.MessageReferenced("complete", ["orders"]),
+    exceptions.UniqueKeyTaken(7, "report", 9),
     exceptions.SchemaVersionMismatch("9", "1"),
     exceptions.Reject("UnknownArticle", "no article 17"),
     exceptions.Retry("later", delay=timedelta(hours=1)),

@@ -126,6 +126,38 @@ COPY_DEAD_LETTERS = Statement(
     """,
 )
 
+# The copy with another body is a new message at the end of its line. It is not stored if an
+# unfinished message has its unique key.
+COPY_EDITED = Statement(
+    """
+    INSERT INTO mqlite_messages (
+        queue, state, priority, line, blocked, visible_at, enqueued_at, max_delivery_count,
+        message_id, correlation_id, reply_to, group_id, subject, content_type, properties, body,
+        unique_key, errors)
+    SELECT q.name, 'active',
+           CASE q.ordering_mode WHEN 'strict_fifo' THEN 0 ELSE m.priority END,
+           CASE q.ordering_mode WHEN 'strict_fifo' THEN '' ELSE m.group_id END,
+           q.ordering_mode = 'strict_fifo' OR m.group_id IS NOT NULL,
+           %(now)s, %(now)s, max(m.max_delivery_count, 0),
+           m.message_id, m.correlation_id, m.reply_to, m.group_id, m.subject, %(content_type)s,
+           CASE WHEN json_valid(m.properties) AND json_type(m.properties) = 'object'
+                THEN json_set(m.properties, '$.redriven_from', CAST(m.id AS TEXT))
+                ELSE json_object('redriven_from', CAST(m.id AS TEXT)) END,
+           %(body)s, m.unique_key, """
+    + ERRORS
+    + """
+      FROM mqlite_messages AS m NOT INDEXED
+     CROSS JOIN mqlite_queues AS q ON q.name = m.queue
+     WHERE m.id = %(id)s AND m.state = 'dead_lettered'
+       AND NOT EXISTS (SELECT 1 FROM mqlite_messages AS holder
+                        WHERE holder.queue = m.queue AND holder.unique_key = m.unique_key
+                          AND holder."""
+    + UNFINISHED
+    + """)
+    RETURNING id
+    """,
+)
+
 # A group_fifo queue does not accept messages without a group.
 UNGROUPED_DEAD_LETTER = Statement(
     """
