@@ -16,6 +16,7 @@ from ..models import Message, Queue
 from ..recurring import all_schedules
 from ..schedules import Schedule
 from ..timing import EPOCH, clock_in_use, epoch_ms
+from ..tracing import delivery_span
 from ..transactions import in_callers_transaction
 from ..types import State
 from ..worker.dispatcher import Dispatcher
@@ -185,6 +186,13 @@ def _deliver(message: Message, handlers: Mapping[str, Handler], using: str) -> B
 
 def _run(message: Message, handler: Handler, using: str) -> DeliveryResult:
     current_message.set(CurrentMessage.of(message))
+    with delivery_span(message) as finish:
+        result = _result(message, handler, using)
+        finish(result.error)
+    return result
+
+
+def _result(message: Message, handler: Handler, using: str) -> DeliveryResult:
     try:
         return delivery_result(message, run_handler(handler, message, using))
     except KeyboardInterrupt:

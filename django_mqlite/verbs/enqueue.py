@@ -18,6 +18,7 @@ from ..store import sqlite as store
 from ..store.sqlite.base import MessageRow
 from ..store.sqlite.enqueue import Stored
 from ..store.sqlite.topics import Route
+from ..tracing import with_trace
 from ..transactions import after_commit, write_lock, write_transaction
 from ..types import NewMessage, State
 from .async_twins import async_twin, has_async_twin
@@ -265,12 +266,14 @@ class EnqueueVerbs(Verbs[M]):
         for name in options.keys() - known.keys():
             raise TypeError(f"a message has no option {name!r}{suggestion(name, known)}")
         settings = get_settings()
-        return new_message(
-            queue,
-            data,
-            max_body_bytes=settings.max_body_bytes,
-            encoder=settings.encoder,
-            **options,
+        return with_trace(
+            new_message(
+                queue,
+                data,
+                max_body_bytes=settings.max_body_bytes,
+                encoder=settings.encoder,
+                **options,
+            )
         )
 
     def _instance_or_conflict(

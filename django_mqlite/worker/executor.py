@@ -22,9 +22,10 @@ from ..handlers import Handler, check_has_run, handler_of
 from ..message import timeout_ms_of
 from ..models import Message
 from ..outcomes import DEFAULT_POLICY, RetryPolicy, outcome_of
+from ..tracing import delivery_span
 from ..transactions import write_transaction
 from ..types import Completion, HandlerResult, Outcome, State
-from .delivery_context import DeliveryContexts
+from .delivery_context import DeliveryContexts, DeliveryThread
 from .forks import ForkGuard, end_forked_children
 
 logger = get_logger("django_mqlite.worker")
@@ -80,9 +81,11 @@ class Executor:
         handler = handler_of(message, self.handlers)
         own_thread = self.contexts.enter(message)
         limited = _within_timeout(handler, self._timeout_ms(message))
-        result = clean_up_delivery(handler, _result(limited, message, self.using))
-        if own_thread.is_used:  # by an event loop that the handler ran itself
-            result = own_thread.end(partial(clean_up_delivery, handler, result)).result()
+        with delivery_span(message) as finish:
+            result = clean_up_delivery(handler, _result(limited, message, self.using))
+            if own_thread.is_used:  # by an event loop that the handler ran itself
+                result = own_thread.end(partial(clean_up_delivery, handler, result)).result()
+            finish(result.error)
         return result
 
     async def run_async(self, message: Message) -> DeliveryResult:
@@ -91,6 +94,12 @@ class Executor:
         Cancellation is returned as an error.
         """
         own_thread = self.contexts.enter(message)
+        with delivery_span(message) as finish:
+            result = await self._run_async(message, own_thread)
+            finish(result.error)
+        return result
+
+    async def _run_async(self, message: Message, own_thread: DeliveryThread) -> DeliveryResult:
         handler = handler_of(message, self.handlers)
         result = await _handle_async(handler, message)
         limit_ms = self._timeout_ms(message)

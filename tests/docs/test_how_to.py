@@ -1,5 +1,7 @@
 """Run the blocks of the how-to pages that work without a larger project."""
 
+import logging
+import logging.config
 import sqlite3
 import subprocess
 import sys
@@ -9,16 +11,19 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from django import VERSION
 from django.contrib.auth.models import Group
 from django.db import connections
 from django.db.models import IntegerField, Model
 
 from django_mqlite import LockLost
-from django_mqlite.handlers import _handlers
+from django_mqlite.handlers import Handler, _handlers
 from django_mqlite.models import Message, Subscription
+from django_mqlite.signals import message_dead_lettered
 from django_mqlite.testing import drain
 from tests.support.pages import blocks_of
 from tests.support.source import ROOT
+from tests.support.verbs import dead_letter
 from tests.support.waiting import PATIENCE
 
 
@@ -217,3 +222,104 @@ def test_long_transaction_is_logged(caplog):
     (record,) = [record for record in caplog.records if record.name == "shop"]
     assert "took 0.50 s" in record.getMessage()
     assert connections["default"].get_autocommit()
+
+
+@pytest.fixture
+def failing_task(make_queue, monkeypatch):
+    """A queue whose handler fails in each of its three deliveries."""
+
+    def fail(message):
+        raise KeyError("no such article")
+
+    make_queue("orders", max_delivery_count=3)
+    handler = Handler(queue="orders", function=fail)
+    monkeypatch.setattr("django_mqlite.handlers._handlers", {"orders": handler})
+    Message.objects.enqueue("orders", {"card": "41" * 2})
+    return drain
+
+
+@pytest.fixture
+def sentry_events(monkeypatch):
+    """The events that the Sentry SDK sends, with its integration for logging."""
+    sentry_sdk = pytest.importorskip("sentry_sdk", reason="NOT TESTED: sentry-sdk is absent")
+    from sentry_sdk.integrations.logging import LoggingIntegration  # noqa: PLC0415
+    from sentry_sdk.transport import Transport  # noqa: PLC0415
+
+    events: list = []
+
+    class Recorder(Transport):
+        def capture_envelope(self, envelope):
+            events.append(envelope.get_event())
+
+    def init(dsn):
+        real_init(
+            dsn=dsn,
+            transport=Recorder,
+            default_integrations=False,
+            auto_enabling_integrations=False,
+            integrations=[LoggingIntegration()],
+        )
+
+    real_init = sentry_sdk.init
+    monkeypatch.setattr(sentry_sdk, "init", init)
+    yield events
+    sentry_sdk.get_global_scope().set_client(None)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_dead_letter_is_one_event_in_sentry(failing_task, sentry_events):
+    exec(block("sentry", "sentry_sdk.init"), {})
+    names: dict = {}
+    exec(block("sentry", "def report_dead_letter"), names)
+    message_dead_lettered.connect(names["report_dead_letter"])
+    try:
+        failing_task(retries=True)
+    finally:
+        message_dead_lettered.disconnect(names["report_dead_letter"])
+
+    (event,) = sentry_events
+    assert event["exception"]["values"][0]["type"] == "KeyError"
+    assert event["tags"]["queue"] == "orders"
+    assert event["contexts"]["message"] == {
+        "queue": "orders",
+        "sequence number": Message.objects.get().pk,
+        "delivery": 3,
+    }
+    assert "4141" not in str(event)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_dead_letter_is_one_mail_to_the_admins(failing_task, settings, mailoutbox):
+    names: dict = {}
+    exec(block("alerts", "LOGGING"), names)
+    settings.ADMINS = names["ADMINS"] if VERSION >= (6, 0) else [("a", "operations@example.com")]
+    logger = logging.getLogger("django_mqlite")
+    before = (list(logger.handlers), logger.level, logger.propagate)
+    logging.config.dictConfig(names["LOGGING"])
+    try:
+        failing_task(retries=True)
+    finally:
+        logger.handlers, logger.level, logger.propagate = before
+
+    (mail,) = mailoutbox
+    assert mail.to == ["operations@example.com"]
+    assert f"#{Message.objects.get().pk} of orders is a dead letter" in mail.subject
+    assert "4141" not in mail.subject + mail.body
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("own_handlers")
+def test_summary_of_dead_letters_is_mailed(make_queue, settings, mailoutbox, monkeypatch):
+    monkeypatch.setattr("django_mqlite.recurring._declared", {})
+    settings.ADMINS = ["a@example.com"] if VERSION >= (6, 0) else [("a", "a@example.com")]
+    make_queue("dead-letter-summary")
+    make_queue("jobs")
+    names: dict = {}
+    exec(block("alerts", "def mail_summary"), names)
+
+    names["mail_summary"](None)
+    dead_letter("jobs")
+    names["mail_summary"](None)
+
+    (mail,) = mailoutbox
+    assert "jobs: 1 in the last hour" in mail.body
