@@ -21,7 +21,8 @@ from .broker import (
     Reply,
     decoded,
     error_reply,
-    log_request,
+    record_request,
+    required,
     too_large,
 )
 from .errors import invalid_argument
@@ -180,7 +181,7 @@ class MqliteBroker:
             }
         )
         await send({"type": "http.response.body", "body": reply.body})
-        log_request(method, path, reply.status, time.perf_counter() - started, is_quiet=is_quiet)
+        record_request(method, path, reply.status, time.perf_counter() - started, is_quiet=is_quiet)
 
     async def _reply(
         self, scope: Scope, method: str, path: str, receive: Receive
@@ -193,6 +194,8 @@ class MqliteBroker:
         try:
             headers = dict(reversed(scope["headers"]))  # the first of equal names counts
             key = await self._authenticate(headers.get(b"authorization", b""))
+            if path == "/metrics":
+                return await self._started().read(partial(broker.metrics, key)), False
             rpc = broker.rpc(method, path)
             request = await self._decoded(rpc, await _read_body(headers, receive), key)
             context = broker.context(key)
@@ -206,7 +209,11 @@ class MqliteBroker:
             return error_reply(error), False
 
     async def _authenticate(self, authorization: bytes) -> Key:
-        return self.broker.authenticate(authorization)
+        keyring = self.broker.keyring
+        key = keyring.known_key(authorization)
+        if key is None and authorization:
+            key = await self._started().read(partial(keyring.stored_key, authorization))
+        return required(key)
 
     async def _decoded(self, rpc: Rpc, body: bytes, key: Key) -> Any:
         if len(body) < LARGE:

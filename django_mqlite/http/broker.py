@@ -15,7 +15,8 @@ from ..guard import get_logger
 from . import wire
 from .errors import Refusal, invalid_argument, refusal_of
 from .keys import Key, Keyring, configured_keyring
-from .verbs import RPCS, Context, Rpc
+from .metrics import process_counts, render
+from .verbs import RPCS, Context, Rpc, check_right
 
 logger = get_logger("django_mqlite.http")
 
@@ -24,6 +25,7 @@ READ_TIMEOUT = 60.0
 """Seconds in which the whole request must have arrived."""
 
 JSON = "application/json"
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Reply(NamedTuple):
@@ -53,6 +55,7 @@ class Broker:
         """Return the broker of the environment and of the MQLITE setting."""
         using = using or queue_alias()
         keyring = configured_keyring(using) if keyring is None else keyring
+        process_counts.count_completions()
         return cls(
             using=using,
             keyring=keyring,
@@ -88,14 +91,10 @@ class Broker:
             return error_reply(_no_such_path(path))
         return None
 
-    def authenticate(self, authorization: bytes) -> Key:
-        """Return the key in this Authorization header; raise Refusal if it is not valid."""
-        key = self.keyring.root_key(authorization)
-        if key is None:
-            raise Refusal(
-                401, "unauthenticated", "Send a valid access key as 'Authorization: Bearer KEY'."
-            )
-        return key
+    def metrics(self, key: Key) -> Reply:
+        """Return the metrics; raise Refusal unless the key may manage every queue."""
+        check_right(key, "manage")
+        return Reply(200, render(self.using), METRICS)
 
     def rpc(self, method: str, path: str) -> Rpc:
         """Return the RPC at this path; raise Refusal for another path or method."""
@@ -149,6 +148,15 @@ def decoded(rpc: Rpc, body: bytes, key: Key) -> Any:
     return request
 
 
+def required(key: Key | None) -> Key:
+    """Return the key; raise Refusal if there is none."""
+    if key is None:
+        raise Refusal(
+            401, "unauthenticated", "Send a valid access key as 'Authorization: Bearer KEY'."
+        )
+    return key
+
+
 def too_large() -> Refusal:
     """Return the refusal of a request that is over the limit."""
     return Refusal(
@@ -163,8 +171,13 @@ def error_reply(error: Exception) -> Reply:
     return Reply(refusal.status, wire.encode(body))
 
 
-def log_request(method: str, path: str, status: int, seconds: float, *, is_quiet: bool) -> None:
-    """Log a request, at a level that depends on its status; empty answers only for debugging."""
+def record_request(method: str, path: str, status: int, seconds: float, *, is_quiet: bool) -> None:
+    """Count a request, and log it at a level that depends on its status.
+
+    Empty answers to long polls are logged only for debugging.
+    """
+    if path in RPCS:
+        process_counts.observe_rpc(path.rpartition("/")[2], seconds)
     level = logging.INFO
     if is_quiet:
         level = logging.DEBUG

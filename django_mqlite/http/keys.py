@@ -12,6 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from ..conf import get_settings
 from ..models import AccessKey
 from ..types import Right
+from ..verbs.keys import known_key
 
 OFF = "off"
 """The value of MQLITE_TOKENS that turns authentication off."""
@@ -51,8 +52,8 @@ class Keyring:
         """True if there is a token or an access key."""
         return bool(self.tokens) or AccessKey.objects.using(self.using).exists()
 
-    def root_key(self, authorization: bytes) -> RootKey | None:
-        """Return the root key if the header has a root token, or if the broker is open.
+    def known_key(self, authorization: bytes) -> Key | None:
+        """Return the key in this header if that needs no query; a root token never does.
 
         Every token is compared, so that the time does not depend on which one it is.
         """
@@ -60,7 +61,15 @@ class Keyring:
             return RootKey()
         secret = secret_of(authorization)
         matches = [hmac.compare_digest(secret, token) for token in self.tokens]
-        return RootKey() if any(matches) else None
+        if any(matches):
+            return RootKey()
+        key: Key | None = known_key(self.using, secret.decode("latin-1"))
+        return key
+
+    def stored_key(self, authorization: bytes) -> Key | None:
+        """Return the access key in this header from the database, None if it is not valid."""
+        keys = AccessKey.objects.db_manager(self.using)
+        return keys.authenticate(secret_of(authorization).decode("latin-1"))
 
 
 def secret_of(authorization: bytes) -> bytes:

@@ -557,13 +557,19 @@ class Rpc:
     def check_rights(self, request: Any, key: Key) -> None:
         """Raise an error that names the first right that the key does not have."""
         for name in self.names(request):
-            if name != "" and not key.allows(self.right, name):
-                where = "every queue" if name is None else repr(name)
-                raise Refusal(
-                    403,
-                    "permission_denied",
-                    f"Access key {key.name!r} does not have the right {self.right!r} on {where}.",
-                )
+            if name != "":
+                check_right(key, self.right, name)
+
+
+def check_right(key: Key, right: Right, name: str | None = None) -> None:
+    """Raise Refusal unless the key has the right on the queue or topic, or on every queue."""
+    if not key.allows(right, name):
+        where = "every queue" if name is None else repr(name)
+        raise Refusal(
+            403,
+            "permission_denied",
+            f"Access key {key.name!r} does not have the right {right!r} on {where}.",
+        )
 
 
 def _queue_rpc(method: str, kind: Any, run: Any, right: Right, lane: Lane = "write") -> Rpc:

@@ -22,7 +22,8 @@ from .broker import (
     Reply,
     decoded,
     error_reply,
-    log_request,
+    record_request,
+    required,
     too_large,
 )
 from .errors import invalid_argument
@@ -50,7 +51,7 @@ def serve(request: HttpRequest, path: str) -> HttpResponse:
         del response["Content-Type"]
     for name, value in broker.headers(method):
         response[name] = value
-    log_request(method, path, reply.status, time.perf_counter() - started, is_quiet=is_quiet)
+    record_request(method, path, reply.status, time.perf_counter() - started, is_quiet=is_quiet)
     return response
 
 
@@ -73,7 +74,11 @@ def _reply(broker: Broker, request: HttpRequest, method: str, path: str) -> tupl
     if reply is not None:
         return reply, False
     try:
-        key = broker.authenticate(request.headers.get("Authorization", "").encode("latin-1"))
+        authorization = request.headers.get("Authorization", "").encode("latin-1", "replace")
+        keyring = broker.keyring
+        key = required(keyring.known_key(authorization) or keyring.stored_key(authorization))
+        if path == "/metrics":
+            return broker.metrics(key), False
         rpc = broker.rpc(method, path)
         rpc_request = decoded(rpc, _read_body(request), key)
         context = broker.context(key)

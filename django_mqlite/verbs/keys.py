@@ -184,6 +184,14 @@ def digest_of(secret: str) -> str:
     return sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
+def known_key(using: str, secret: str) -> Any:
+    """Return the valid access key with this secret if it was read just now; None otherwise."""
+    if not SECRET.fullmatch(secret):
+        return None
+    key = cached_key(using, digest_of(secret))
+    return key if key is not None and key.status == "valid" else None
+
+
 def cached_key(using: str, digest: str) -> Any:
     """Return the key if it was read in the last two seconds; None otherwise."""
     read_at, key = _cache.get((using, digest), (0, None))
