@@ -482,7 +482,7 @@ def redrive(request: wire.RedriveRequest, context: Context) -> wire.RedriveRespo
         older_than=duration(request.older_than_ms) if request.older_than_ms else None,
         rate=min(request.rate_per_sec, 1_000_000) or None,
     )
-    return wire.RedriveResponse(moved=moved)
+    return wire.RedriveResponse(moved=int(moved))
 
 
 def purge(request: wire.PurgeRequest, context: Context) -> wire.PurgeResponse:
@@ -494,7 +494,7 @@ def purge(request: wire.PurgeRequest, context: Context) -> wire.PurgeResponse:
         older_than=duration(request.older_than_ms) if request.older_than_ms else None,
         everything=not (request.max or request.older_than_ms),
     )
-    return wire.PurgeResponse(purged=purged)
+    return wire.PurgeResponse(purged=int(purged))
 
 
 def _check_not_negative(request: Any, *names: str) -> None:
