@@ -5,6 +5,10 @@ import secrets
 import socket
 from dataclasses import dataclass, field
 
+MAX_THREADS = 1_000
+"""Each thread has its own connection, with three open files; coroutines share the slots."""
+MAX_PROCESSES = 256
+
 
 def worker_name(*, pid: int | None = None, unique: str | None = None) -> str:
     """Return the name of a worker: host, pid, and a random part in case the pid is reused."""

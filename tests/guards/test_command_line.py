@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 import pytest
 from django.core.management import load_command_class
 
-from django_mqlite.management.cli import SUBCOMMANDS
+from django_mqlite.management.cli import GROUPS, SUBCOMMANDS
 from tests.support.pages import pages
 from tests.support.source import PACKAGE, ROOT
 
@@ -37,6 +37,47 @@ def test_example_of_a_subcommand_is_valid_and_in_the_docs(name):
     assert (program, subcommand) == ("mqlite", name)
     parser.parse_args(arguments)
     assert f"$ python manage.py {example}\n" in PAGE
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_subcommand_and_its_arguments_have_a_help_text(name):
+    parser = ArgumentParser()
+    SUBCOMMANDS[name].add_arguments(parser)
+
+    assert SUBCOMMANDS[name].help.endswith(".")
+    assert [action.dest for action in parser._actions if not action.help] == []
+
+
+def test_each_subcommand_is_in_one_group_of_the_help():
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(SUBCOMMANDS)
+
+
+def test_help_lists_the_commands_by_group(monkeypatch):
+    for columns in (80, 40):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        parser = load_command_class("django_mqlite", "mqlite").create_parser("manage.py", "mqlite")
+        lines = parser.description.splitlines()
+
+        assert [line for line in GROUPS if f"{line}:" not in lines] == []
+        assert [name for name in SUBCOMMANDS if not has_line(lines, f"  {name} ")] == []
+        assert max(map(len, lines)) <= columns
+        assert parser.description in parser.format_help()
+
+
+def test_help_of_a_subcommand_ends_with_its_example_on_one_line():
+    command = load_command_class("django_mqlite", "mqlite")
+    parser = command.create_parser("manage.py", "mqlite")
+    (subparsers,) = (action for action in parser._actions if action.dest == "subcommand")
+
+    for name, subcommand in SUBCOMMANDS.items():
+        *_, heading, example = subparsers.choices[name].format_help().splitlines()
+
+        assert heading == "example:"
+        assert example == f"  manage.py {subcommand.example}"
+
+
+def has_line(lines: list[str], beginning: str) -> bool:
+    return any(line.startswith(beginning) for line in lines)
 
 
 def test_reaper_is_in_the_docs_with_each_option():

@@ -1,6 +1,7 @@
 """Checks of a worker before it starts, and the errors with which it refuses to start."""
 
 import re
+import shlex
 import shutil
 import sqlite3
 from contextlib import closing
@@ -73,6 +74,33 @@ def test_handler_for_a_missing_queue_is_refused_unless_others_are_named(handlers
 
 
 # Options and databases that are refused
+
+ABSURD = {
+    "--threads=0": "use a whole number from 1 to 1000",
+    "--threads=1001": "use a whole number from 1 to 1000",
+    "--threads=1000000": "use a whole number from 1 to 1000",
+    "--processes=257": "use a whole number from 1 to 256",
+    "--max-messages=0": "use a whole number from 1",
+    "--max-memory=-1": "use a whole number from 1",
+    "--shutdown-timeout=nan": "Invalid duration 'nan'",
+    "--queues=": "name at least one queue, or leave out the option",
+    "--queues=,": "name at least one queue, or leave out the option",
+    "--exclude=' '": "name at least one queue, or leave out the option",
+    "--processes=2 --reload": "--reload runs one process: leave out --processes",
+}
+
+
+@pytest.mark.parametrize("options", ABSURD)
+def test_absurd_option_is_refused(options):
+    with pytest.raises(CommandError, match=ABSURD[options]):
+        call_command("runworker", *shlex.split(options))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("option", ["queues", "exclude"])
+def test_option_of_call_command_that_names_no_queue_is_refused(option):
+    with pytest.raises(CommandError, match="name at least one queue"):
+        call_command("runworker", **{option: ""})
 
 
 @pytest.mark.django_db

@@ -26,9 +26,9 @@ GROUPS = {
         "enqueue", "publish", "redrive", "purge", "cancel", "release", "run-now", "discard",
         "activate", "empty", "prune",
     ),
-    "Control queues, topics, schedules and access": (
+    "Configure queues, topics and access": (
         "pause", "resume", "subscribe", "unsubscribe", "schedules", "keys",
     ),
-    "Check and maintain the database file": ("health", "doctor", "backup", "vacuum"),
+    "Check and maintain the file": ("health", "doctor", "backup", "vacuum"),
 }  # fmt: skip
 """The names of the subcommands, under the headings of `manage.py mqlite --help`."""

@@ -40,12 +40,12 @@ ENQUEUE_OPTIONS = (
 
 
 def _add_enqueue_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("queue", metavar="QUEUE")
+    parser.add_argument("queue", metavar="QUEUE", help="name of the queue")
     _add_message_arguments(parser)
 
 
 def _add_publish_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("topic", metavar="TOPIC", help="name of the topic")
     _add_message_arguments(parser)
 
 
@@ -65,21 +65,22 @@ def _add_message_arguments(parser: ArgumentParser) -> None:
     add(
         "--group", dest="group_id", metavar="ID", help="deliver the messages of this group in order"
     )
-    add("--subject", metavar="TEXT")
-    add("--message-id", metavar="ID")
+    add("--subject", metavar="TEXT", help="short text about the message, shown in lists")
+    add("--message-id", metavar="ID", help="id of your own, also for deduplication")
     add(
         "--unique-key",
         metavar="KEY",
         help="skip if an unfinished message of the queue has this key",
     )
-    add("--correlation-id", metavar="ID")
-    add("--reply-to", metavar="NAME")
+    add("--correlation-id", metavar="ID", help="id that connects this message with others")
+    add("--reply-to", metavar="NAME", help="queue or topic in which an answer is expected")
     add(
         "--property",
         dest="properties",
         type=message_property,
         action="append",
         metavar="NAME=VALUE",
+        help="property of the message; may be repeated",
     )
 
 
@@ -439,7 +440,7 @@ def _release(messages: MessageManager[Any], options: Options) -> Callable[[int],
 ACTIONS = (
     Action(
         name="cancel",
-        help="Delete scheduled messages that were never delivered.",
+        help="Delete scheduled messages that were never delivered, permanently.",
         example="mqlite cancel 5 6",
         verb=lambda messages, options: messages.cancel,
         done="cancelled",
@@ -502,12 +503,13 @@ ACTIONS = (
 SUBCOMMANDS = (
     Subcommand("enqueue", "Enqueue a message.",
         _enqueue, _add_enqueue_arguments, "mqlite enqueue orders '{\"order\": 17}' --delay 15m"),
-    Subcommand("publish", "Publish a message to the subscriptions of a topic.",
+    Subcommand("publish", "Enqueue a copy of a message for each matching subscription of a topic.",
         _publish, _add_publish_arguments, "mqlite publish prices '{\"article\": 7}'"),
-    Subcommand("redrive", "Redrive dead letters of a queue: all, or by age, reason, error or id.",
+    Subcommand("redrive",
+        "Put dead letters of a queue back to work: all, or by age, reason, error or id.",
         _redrive, _add_redrive_arguments,
         "mqlite redrive orders --reason MaxDeliveryCountExceeded --rate 10"),
-    Subcommand("purge", "Delete dead letters of a queue.",
+    Subcommand("purge", "Delete dead letters of a queue permanently.",
         _purge, _add_purge_arguments, "mqlite purge orders --older-than 30d"),
     *(action.subcommand() for action in ACTIONS),
 )

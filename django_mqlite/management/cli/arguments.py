@@ -43,13 +43,21 @@ def names(value: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in items if name.strip()))
 
 
-def count(text: str) -> int:
-    """Return a whole number of at least 1 that the database can hold."""
-    is_number = text.isascii() and text.isdecimal() and len(text) < 20
-    if not (is_number and 1 <= int(text) <= MAX_INTEGER):
+def queue_names(value: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the names as names() does; raise ArgumentTypeError for a text without a name."""
+    found = names(value)
+    if isinstance(value, str) and not found:
         raise ArgumentTypeError(
-            f"Invalid number {text!r}: use a whole number from 1 to {MAX_INTEGER}."
+            f"Invalid list of queues {value!r}: name at least one queue, or leave out the option."
         )
+    return found
+
+
+def count(text: str, *, maximum: int = MAX_INTEGER) -> int:
+    """Return a whole number from 1 to `maximum`, by default the largest of the database."""
+    is_number = text.isascii() and text.isdecimal() and len(text) < 20
+    if not (is_number and 1 <= int(text) <= maximum):
+        raise ArgumentTypeError(f"Invalid number {text!r}: use a whole number from 1 to {maximum}.")
     return int(text)
 
 
@@ -135,7 +143,7 @@ def add_database(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--database",
         choices=tuple(connections),
-        help="alias of the queues' database (default: as the routers choose)",
+        help="alias of the queues' database (default: as the database routers choose)",
     )
 
 
@@ -189,7 +197,7 @@ def add_id(parser: ArgumentParser) -> None:
 def add_selection(parser: ArgumentParser) -> None:
     """Add QUEUE, and the options that select some of its dead letters."""
     add = parser.add_argument
-    add("queue", metavar="QUEUE")
+    add("queue", metavar="QUEUE", help="queue of the dead letters")
     add("--id", dest="ids", nargs="+", metavar="ID", help=IDS)
     add("--limit", type=count, metavar="N", help="at most N, oldest first")
     add(

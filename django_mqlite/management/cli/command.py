@@ -56,7 +56,16 @@ class ShellCommand(BaseCommand):
             _exit(1)
 
     def _open_closed_streams(self) -> None:
-        """Write to the null device instead of a stream that the shell has closed (`>&-`)."""
+        """Use the null device instead of the streams that the shell has closed (`>&-`).
+
+        Their descriptors are opened as well, or a database or a pipe to a process would get them.
+        """
+        for descriptor in (0, 1, 2):
+            with suppress(OSError):
+                os.fstat(descriptor)
+                continue
+            opened = os.open(os.devnull, os.O_RDWR)  # gets the lowest closed descriptor
+            os.set_inheritable(opened, True)
         if sys.stdout is None:
             sys.stdout = _null_device()
             self.stdout = OutputWrapper(sys.stdout)

@@ -21,7 +21,7 @@ DELETED = {
 
 
 def _add_empty_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("queue", metavar="QUEUE")
+    parser.add_argument("queue", metavar="QUEUE", help="name of the queue")
     add_yes(parser)
 
 
@@ -110,9 +110,9 @@ def _prune(options: Options, output: Output) -> None:
 
 # fmt: off
 SUBCOMMANDS = (
-    Subcommand("empty", "Delete the messages of a queue that wait, and its dead letters.",
+    Subcommand("empty", "Delete the waiting messages of a queue and its dead letters, permanently.",
         _empty, _add_empty_arguments, "mqlite empty orders"),
-    Subcommand("prune", "Delete completed messages, with the results of tasks, before their time.",
+    Subcommand("prune", "Delete completed messages and results of tasks early, permanently.",
         _prune, _add_prune_arguments, "mqlite prune emails --older-than 7d --dry-run"),
 )
 # fmt: on

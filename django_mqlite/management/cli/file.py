@@ -7,12 +7,13 @@ from pathlib import Path
 
 from django_mqlite.checks import queue_alias
 from django_mqlite.doctor import Diagnosis, diagnose, facts
+from django_mqlite.formatting import format_duration
 from django_mqlite.timing import milliseconds
 from django_mqlite.verbs.database_file import back_up, storage, vacuum_fully, vacuum_incrementally
 from django_mqlite.verbs.health import health
 
 from .arguments import Options, Subcommand, add_yes, seconds
-from .output import Output, cell
+from .output import ERROR, SUCCESS, WARNING, Output, cell, lines
 
 # health
 
@@ -23,8 +24,8 @@ HEALTH = (
 
 
 def _add_health_arguments(parser: ArgumentParser) -> None:
-    text = "report messages that have been due for longer than S seconds (60)"
-    parser.add_argument("--max-age", type=seconds, default=60.0, metavar="S", help=text)
+    text = "report messages that have been due for longer than this (60s)"
+    parser.add_argument("--max-age", type=seconds, default=60.0, metavar="AGE", help=text)
 
 
 def _health(options: Options, output: Output) -> None:
@@ -32,7 +33,10 @@ def _health(options: Options, output: Output) -> None:
     result = health(using, max_age_ms=milliseconds(options["max_age"], "--max-age"))
     document = {name: getattr(result, name) for name in HEALTH}
     text = [
-        *([f"PROBLEM: {problem}" for problem in result.problems] or ["healthy"]),
+        *(
+            [output.colored(f"PROBLEM: {problem}", ERROR) for problem in result.problems]
+            or [output.colored("healthy", SUCCESS)]
+        ),
         f"oldest due message: {_ago(result.oldest_due_age)}",
         f"last poll of a worker: {_ago(result.last_poll_age)}",
         f"live workers: {result.live_workers}",
@@ -46,7 +50,7 @@ def _health(options: Options, output: Output) -> None:
 
 
 def _ago(age: float | None) -> str:
-    return "none" if age is None else f"{age:.1f} s ago"
+    return "none" if age is None else f"{format_duration(round(age * 1000))} ago"
 
 
 # doctor
@@ -65,17 +69,18 @@ def _doctor(options: Options, output: Output) -> None:
         "findings": [asdict(finding) for finding in diagnosis.findings],
         "facts": facts(diagnosis),
     }
-    text = [*_findings(diagnosis), *_facts(diagnosis)]
+    text = [*_findings(diagnosis, output), *_facts(diagnosis)]
     output.answer(document, "\n".join(text), failed=not diagnosis.healthy)
 
 
-def _findings(diagnosis: Diagnosis) -> Iterator[str]:
+def _findings(diagnosis: Diagnosis, output: Output) -> Iterator[str]:
     for finding in diagnosis.findings:
-        yield f"{finding.level.upper()} ({finding.id}): {finding.text}"
+        level = ERROR if finding.level == "error" else WARNING
+        yield output.colored(f"{level} ({finding.id}): {lines(finding.text)}", level)
         if finding.advice:
-            yield f"    {finding.advice}"
+            yield f"    {lines(finding.advice)}"
     if not diagnosis.findings:
-        yield "No problems found."
+        yield output.colored("No problems found.", SUCCESS)
 
 
 def _facts(diagnosis: Diagnosis) -> Iterator[str]:
@@ -148,8 +153,8 @@ SUBCOMMANDS = (
     Subcommand("doctor", "Check settings, file, disk, SQLite and workers, and suggest solutions.",
         _doctor, _add_doctor_arguments, "mqlite doctor --quick"),
     Subcommand("backup", "Copy the database to a new file while it is in use.",
-        _backup, _add_backup_arguments, "mqlite backup /var/backups/queue.sqlite3"),
+        _backup, _add_backup_arguments, "mqlite backup queue-backup.sqlite3"),
     Subcommand("vacuum", "Return free pages to the disk, or rewrite the file with --full.",
-        _vacuum, _add_vacuum_arguments, "mqlite vacuum"),
+        _vacuum, _add_vacuum_arguments, "mqlite vacuum --full"),
 )
 # fmt: on

@@ -98,7 +98,7 @@ DEAD_COLUMNS = ("id", "dead for", "tries", "group", "subject", "last error")
 
 
 def _add_peek_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("queue", metavar="QUEUE")
+    parser.add_argument("queue", metavar="QUEUE", help="name of the queue")
     parser.add_argument("--dead", action="store_true", help="dead letters, oldest first")
     parser.add_argument("--limit", type=count, default=10, metavar="N", help="at most N (10)")
 

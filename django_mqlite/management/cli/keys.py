@@ -28,7 +28,7 @@ COLUMNS: tuple[Column | str, ...] = (
 def _add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("action", nargs="?", choices=("create", "revoke"), help="default: list the keys")
-    add("name", nargs="?", metavar="NAME")
+    add("name", nargs="?", metavar="NAME", help="name of the key to create or revoke")
     for right, text in (
         ("send", "send to these queues and topics; may be repeated"),
         ("listen", "receive from these queues and settle their messages"),

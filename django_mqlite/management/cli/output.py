@@ -26,8 +26,8 @@ from .table import Cell, Column, Page, format_table, truncated
 
 PREVIEW = 50
 MAX_CAUSE = 100
-ERROR, WARNING = "ERROR", "WARNING"
-"""The styles of Django for what is wrong, and for what may be wrong."""
+ERROR, WARNING, SUCCESS = "ERROR", "WARNING", "SUCCESS"
+"""The styles of Django for what is wrong, for what may be wrong, and for what is well."""
 NO_QUEUES = "There are no queues. Declare them in MQLITE['QUEUES'] and run `manage.py migrate`."
 
 

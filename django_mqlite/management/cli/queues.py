@@ -123,7 +123,7 @@ def _messages_of(queue: str, options: Options) -> int:
 
 
 def _add_queues(parser: ArgumentParser) -> None:
-    parser.add_argument("queues", nargs="+", metavar="QUEUE")
+    parser.add_argument("queues", nargs="+", metavar="QUEUE", help="names of the queues")
 
 
 def _set_paused(options: Options, output: Output, *, paused: bool) -> None:
@@ -149,7 +149,7 @@ def _set_paused(options: Options, output: Output, *, paused: bool) -> None:
 
 def _add_subscribe_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("topic", metavar="TOPIC")
+    add("topic", metavar="TOPIC", help="name of the topic; it needs no other setup")
     add("subscription", metavar="SUBSCRIPTION", help="name of the subscription and its queue")
     add(
         "--filter",
@@ -193,7 +193,7 @@ def _subscriptions(options: Options, output: Output) -> None:
 
 
 def _add_unsubscribe_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("subscription", metavar="SUBSCRIPTION")
+    parser.add_argument("subscription", metavar="SUBSCRIPTION", help="name of the subscription")
     add_yes(parser)
 
 
@@ -276,13 +276,13 @@ SUBCOMMANDS = (
     Subcommand("resume", "Resume claims from paused queues.",
         partial(_set_paused, paused=False), _add_queues, "mqlite resume orders"),
     Subcommand("subscriptions", "List the subscriptions of a topic, or of all topics.",
-        _subscriptions, _add_subscriptions_arguments, "mqlite subscriptions orders"),
+        _subscriptions, _add_subscriptions_arguments, "mqlite subscriptions prices"),
     Subcommand("subscribe", "Subscribe a queue to a topic, or change the filter of a subscription.",
         _subscribe, _add_subscribe_arguments,
-        "mqlite subscribe orders stock --filter 'subject == \"paid\"'"),
-    Subcommand("unsubscribe", "Delete a subscription and its queue.",
+        "mqlite subscribe prices stock --filter 'subject == \"changed\"'"),
+    Subcommand("unsubscribe", "Delete a subscription and its queue with all messages.",
         _unsubscribe, _add_unsubscribe_arguments, "mqlite unsubscribe stock"),
-    Subcommand("workers", "List the registered workers.",
+    Subcommand("workers", "List the registered workers, their queues and how busy they are.",
         _workers, _add_nothing, "mqlite workers"),
 )
 # fmt: on

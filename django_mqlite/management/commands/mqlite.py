@@ -31,8 +31,9 @@ class Command(ShellCommand):
         for name, subcommand in SUBCOMMANDS.items():
             subparser = subparsers.add_parser(
                 name,
-                description=subcommand.help,
-                epilog=f"Example: manage.py {subcommand.example}",
+                formatter_class=RawDescriptionHelpFormatter,
+                description=textwrap.fill(subcommand.help, _width()),
+                epilog=f"example:\n  manage.py {subcommand.example}",
             )
             subcommand.add_arguments(subparser)
             subparser.add_argument("--json", action="store_true", help="print JSON, for scripts")
@@ -50,7 +51,7 @@ class Command(ShellCommand):
 def _description() -> str:
     """Return the commands with their help, under the heading of their group."""
     column = max(map(len, SUBCOMMANDS)) + 4
-    width = max(shutil.get_terminal_size().columns - 2, column + 20)
+    width = max(_width(), column + 20)
     paragraphs = [textwrap.fill(Command.help, width)]
     for heading, names in GROUPS.items():
         lines = [
@@ -64,6 +65,11 @@ def _description() -> str:
         paragraphs.append("\n".join([f"{heading}:", *lines]))
     closing = "`manage.py mqlite COMMAND --help` shows the options of a command and an example."
     return "\n\n".join([*paragraphs, textwrap.fill(closing, width)])
+
+
+def _width() -> int:
+    """Return the width of the help, as argparse chooses it."""
+    return max(shutil.get_terminal_size().columns - 2, 20)
 
 
 def _add_django_options(subparser: ArgumentParser) -> None:

@@ -1,7 +1,8 @@
 """manage.py runworker: claim messages and run their handlers until a signal stops it."""
 
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
+from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -10,12 +11,12 @@ from django_mqlite.checks import checking, queue_alias
 from django_mqlite.handlers import get_handlers
 from django_mqlite.logs import configure_default_logging
 from django_mqlite.management.cli import arguments
-from django_mqlite.management.cli.arguments import count, names, seconds
+from django_mqlite.management.cli.arguments import count, queue_names, seconds
 from django_mqlite.management.cli.command import ShellCommand
 from django_mqlite.management.cli.output import as_command_error
 from django_mqlite.recurring import all_schedules
 from django_mqlite.worker.launch import run_reloading, run_worker, wait_for_other_machine
-from django_mqlite.worker.options import WorkerOptions
+from django_mqlite.worker.options import MAX_PROCESSES, MAX_THREADS, WorkerOptions
 from django_mqlite.worker.shutdown import Shutdown, shutdown_on_signals
 from django_mqlite.worker.watchdogs import check_writable, served_queues
 
@@ -33,21 +34,27 @@ class Command(ShellCommand):
         add = parser.add_argument
         add(
             "--queues",
-            type=names,
+            type=queue_names,
             default=(),
             metavar="A,B",
             help="queues in strict order, * for all others (default: all with a handler, rotating)",
         )
         arguments.add_database(parser)
-        add("--exclude", type=names, default=(), metavar="A,B", help="queues to skip")
+        add("--exclude", type=queue_names, default=(), metavar="A,B", help="queues to skip")
         add(
             "--threads",
-            type=count,
+            type=partial(count, maximum=MAX_THREADS),
             default=4,
             metavar="N",
-            help="concurrent handlers per process (4)",
+            help=f"concurrent handlers per process, up to {MAX_THREADS:,} (4)",
         )
-        add("--processes", type=count, default=1, metavar="N", help="processes (1)")
+        add(
+            "--processes",
+            type=partial(count, maximum=MAX_PROCESSES),
+            default=1,
+            metavar="N",
+            help=f"processes, up to {MAX_PROCESSES} (1)",
+        )
         add("--burst", action="store_true", help="exit when no messages are left to claim")
         add("--max-messages", type=count, metavar="N", help="exit after N messages")
         add(
@@ -95,7 +102,7 @@ class Command(ShellCommand):
         if options["reload"] and options["processes"] > 1:
             raise CommandError("--reload runs one process: leave out --processes.")
         shutdown = Shutdown()
-        with as_command_error(), shutdown_on_signals(shutdown):
+        with as_command_error(ArgumentTypeError), shutdown_on_signals(shutdown):
             handlers = get_handlers()
             using = options["database"] or queue_alias()
             check_writable(using)
@@ -104,7 +111,7 @@ class Command(ShellCommand):
                     self.check()
             all_schedules()  # raises what is wrong with a schedule before a process is started
             # call_command() passes options without parsing them.
-            included, excluded = names(options["queues"]), names(options["exclude"])
+            included, excluded = map(queue_names, (options["queues"], options["exclude"]))
             queues = served_queues(using, handlers, included, excluded)
             worker = WorkerOptions(
                 using=using,

@@ -18,6 +18,7 @@ from tests.support.waiting import PATIENCE, wait_until
 
 MQLITE = f"{sys.executable} -m django mqlite"
 REAPER = f"{sys.executable} -m django runreaper"
+WORKER = f"{sys.executable} -m django runworker --queues jobs"
 PRINTING = [
     f"{MQLITE} stats",
     f"{MQLITE} list --json --limit 9999",
@@ -86,6 +87,14 @@ def test_closed_streams_are_no_error(shell, redirection):
 
     assert process.stderr == ""
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("redirection", ["> /dev/full 2> /dev/full", "<&- >&- 2>&-", "2>&1 | true"])
+def test_workers_do_not_need_their_output(shell, database, redirection):
+    process = shell(f"{WORKER} --burst --processes 2 {redirection}")
+
+    assert (process.returncode, process.stderr) == (0, "")
+    assert database.left() == 0
 
 
 def test_confirmation_without_stdin_is_refused(shell):
