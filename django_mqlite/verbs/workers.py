@@ -39,6 +39,11 @@ def registered_workers(using: str) -> list[WorkerRecord]:
     return [record for row in rows if (record := _parse_record(*row)) is not None]
 
 
+FIELD_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("host", "boot_id"), str),
+    **dict.fromkeys(("pid_namespace", "pid", "slots", "in_flight", "started_at", "reaps"), int),
+    "process_started_at": int | float,
+}
 RECORD_FIELDS = {field.name for field in fields(WorkerRecord)} - {"worker", "seen_at"}
 """The fields of a record that are stored as JSON; the others are columns."""
 
@@ -51,9 +56,16 @@ def _parse_record(worker: str, text: str, seen_at: int) -> WorkerRecord | None:
     known = {name: value for name, value in _parse(text).items() if name in RECORD_FIELDS}
     try:
         known["queues"] = tuple(known["queues"])
-        return WorkerRecord(worker=worker, seen_at=seen_at, **known)
+        record = WorkerRecord(worker=worker, seen_at=seen_at, **known)
     except (KeyError, TypeError):
         return None
+    return record if _has_valid_types(record) else None
+
+
+def _has_valid_types(record: WorkerRecord) -> bool:
+    return all(isinstance(queue, str) for queue in record.queues) and all(
+        isinstance(getattr(record, name), kind) for name, kind in FIELD_TYPES.items()
+    )
 
 
 def _parse(text: str | None) -> dict[str, Any]:

@@ -211,6 +211,25 @@ def test_overview_takes_as_many_queries_for_any_number_of_queues(queue, make_que
     assert counts[0] == counts[1] <= 6
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("queues", value) for value in (None, 5, [1], [None])),
+        *((name, value) for name in ("slots", "in_flight") for value in ("x", None, 1.5)),
+        *(("started_at", value) for value in ("x", 1e300)),
+        ("host", None),
+        ("pid", "x"),
+    ],
+)
+def test_worker_record_with_a_damaged_field_is_ignored(queue, field, value):
+    register("default", record("w1"))
+    entry = MetaEntry.objects.get(key="worker:w1")
+    values = {**json.loads(entry.value), field: value}
+    MetaEntry.objects.filter(pk=entry.pk).update(value=json.dumps(values))
+
+    assert registered_workers("default") == []
+
+
 def test_worker_record_of_a_newer_release_is_read(queue):
     register("default", record("w1"))
     entry = MetaEntry.objects.get(key="worker:w1")

@@ -132,8 +132,15 @@ def _message_options(options: Options) -> dict[str, Any]:
 
 
 def _data(options: Options) -> Any:
-    data = sys.stdin.read() if options["data"] == "-" else options["data"]
+    data = _read_stdin() if options["data"] == "-" else options["data"]
     return data if options["text"] else _parse_json(data)
+
+
+def _read_stdin() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise CommandError(f"The data on stdin is not text: {error}.") from error
 
 
 def _parse_json(text: str) -> Any:

@@ -66,6 +66,8 @@ class ShellCommand(BaseCommand):
                 continue
             opened = os.open(os.devnull, os.O_RDWR)  # gets the lowest closed descriptor
             os.set_inheritable(opened, True)
+        if sys.stdin is None:
+            sys.stdin = _null_device("r")
         if sys.stdout is None:
             sys.stdout = _null_device()
             self.stdout = OutputWrapper(sys.stdout)
@@ -74,8 +76,8 @@ class ShellCommand(BaseCommand):
             self.stderr = OutputWrapper(sys.stderr)
 
 
-def _null_device() -> Any:
-    return Path(os.devnull).open("w", encoding="utf-8")
+def _null_device(mode: str = "w") -> Any:
+    return Path(os.devnull).open(mode, encoding="utf-8")
 
 
 def _flush_stdout() -> None:
