@@ -41,7 +41,7 @@ def queue_limits(columns: Iterable[Any], *, now: int) -> QueueLimits:
     """Return the values of LIMIT_COLUMNS as limits, with the bucket refilled to `now`."""
     max_in_flight, count, period_ms, tokens, updated_at, in_flight, first_expiry = columns
     bucket = None
-    if count:
+    if count > 0 and period_ms > 0:  # other programs may have written anything
         rate = Rate(count=count, period_ms=period_ms)
         bucket = Bucket(rate=rate, level=tokens, updated_at=updated_at).at(now)
     return QueueLimits(
