@@ -46,16 +46,20 @@ def fill(clock):
         "prices", LONG + "-2", filter="subject == 'paid' && " * 9 + "1 == 1"
     )
     for name, queues in (("web-1.example.com:4711:ab12", ("emails", "orders")), ("reaper", ())):
-        register("default", worker(name, queues))
+        register("default", worker(name, queues), deliveries(queues[:1]))
     clock.advance(180)
-    register("default", worker("web-2:1:cd34", ("reports", LONG)))
+    register("default", worker("web-2:1:cd34", ("reports", LONG)), deliveries(["reports"]))
 
 
 def worker(name, queues):
-    minute = timing.now_ms() // 60_000
-    deliveries = {queue: [[minute, COMPLETED, 8_211], [minute, FAILED, 14]] for queue in queues[:1]}
     return WorkerRecord(
         worker=name, host="web-1.example.com", boot_id="boot", pid_namespace=1, pid=4711,
         process_started_at=0.0, queues=queues, slots=8 if queues else 0, in_flight=len(queues),
-        started_at=timing.now_ms() - 90_000_000, deliveries={"minutes": deliveries},
+        started_at=timing.now_ms() - 90_000_000,
     )  # fmt: skip
+
+
+def deliveries(queues):
+    minute = timing.now_ms() // 60_000
+    counts = [[minute, COMPLETED, 8_211], [minute, FAILED, 14]]
+    return {"minutes": dict.fromkeys(queues, counts)}
