@@ -2,23 +2,18 @@
 
 from typing import Any
 
-from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext
-from django.utils.translation import gettext_lazy as _
 
 from ..exceptions import QueueNotFound
-from ..formatting import short_error
 from ..models import DeadLetter, Message
 from ..types import State, clamped
-from ..verbs.find import last_error_text
 from .base import ErrorClassFilter, GroupFilter, QueueFilter, ReasonFilter
-from .content import content_of
 from .formatting import shortened
-from .messages import EMPTY, BaseMessageAdmin
+from .messages import BaseMessageAdmin
 
 SHOWN_ERRORS = 8
 """The most classes of errors above the list."""
@@ -27,19 +22,9 @@ SHOWN_ERRORS = 8
 class DeadLetterAdmin(BaseMessageAdmin):
     """Dead letters, the most recent first."""
 
-    list_display = (
-        "id", "queue", "short_subject", "group_id", "dead_letter_reason", "error",
-        "delivery_count", "finished_at",
-    )  # fmt: skip
-    fixed_filters = {"state": State.DEAD_LETTERED}
+    fixed_state = State.DEAD_LETTERED
     list_filter = (QueueFilter, ErrorClassFilter, ReasonFilter, GroupFilter)
     ordering = ("-finished_at", "-id")
-
-    def get_page_queryset(self, request: HttpRequest) -> Any:
-        return self.get_queryset(request).annotate(last_error=last_error_text()).only(
-            "id", "queue", "subject", "group_id", "dead_letter_reason", "dead_letter_description",
-            "error_class", "delivery_count", "finished_at",
-        )  # fmt: skip
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -50,6 +35,8 @@ class DeadLetterAdmin(BaseMessageAdmin):
 
     def _error_counts(self, request: HttpRequest) -> list[tuple[str, str, int]]:
         """Return label, URL and count of the dead letters with each class of errors."""
+        if self.is_restricted(request):
+            return []  # the counts would include messages that the user may not view
         queue = request.GET.get("queue") or None
         try:
             counts = DeadLetter.objects.count_by_error(queue, limit=SHOWN_ERRORS)
@@ -78,16 +65,3 @@ class DeadLetterAdmin(BaseMessageAdmin):
             view = "admin:django_mqlite_message_change"
             return redirect(reverse(view, args=[number], current_app=self.admin_site.name))
         return super().render_gone(request, number)
-
-    @admin.display(description=_("error"), empty_value=EMPTY)
-    def error(self, letter: Any) -> str | None:
-        """Return the last error with its class, and the description unless it is the same text."""
-        description = letter.dead_letter_description
-        if description in (letter.last_error, short_error(letter.error_class, letter.last_error)):
-            description = None
-        last_error, description = (
-            text and content_of(letter).shown(text, letter, "error")
-            for text in (letter.last_error, description)
-        )
-        texts = (short_error(letter.error_class, last_error), description)
-        return " – ".join(filter(None, map(shortened, texts))) or None

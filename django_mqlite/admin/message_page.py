@@ -94,7 +94,9 @@ class MessagePage(BaseAdmin):
         return self.holds(request, "view_body")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> Any:
-        message = super().get_object(request, object_id, from_field)
+        message = getattr(request, "mqlite_message", None)  # read by change_view()
+        if message is None:
+            message = super().get_object(request, object_id, from_field)
         if message is not None:
             message.content_view = self.content_view(request, message)
         return message
@@ -119,14 +121,13 @@ class MessagePage(BaseAdmin):
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         """Show the message, or what became of it if it is gone."""
-        number = _sequence_number(object_id)
-        if (
-            number is None
-            or not self.has_view_permission(request)
-            or self.get_queryset(request).filter(pk=number).exists()
-        ):
-            return super().change_view(request, object_id, form_url, extra_context)
-        return self.render_gone(request, number)
+        number = sequence_number(object_id)
+        if number is not None and self.has_view_permission(request):
+            message = self.get_object(request, object_id)
+            if message is None:
+                return self.render_gone(request, number)
+            request.mqlite_message = message  # type: ignore[attr-defined]
+        return super().change_view(request, object_id, form_url, extra_context)
 
     def render_gone(self, request: HttpRequest, number: int) -> HttpResponse:
         """Return the page that explains why the list does not have a message of this number."""
@@ -301,8 +302,8 @@ class MessagePage(BaseAdmin):
         return printable(f"{len(workers)}: {', '.join(workers)}" if workers else "0")
 
 
-def _sequence_number(object_id: str) -> int | None:
-    """Return the number in a URL, or None if it is not one."""
+def sequence_number(object_id: str) -> int | None:
+    """Return the number that the text of a URL or of a search is, or None."""
     digits = object_id.removeprefix("-")
     return int(object_id) if digits.isascii() and digits.isdecimal() and len(digits) < 40 else None
 

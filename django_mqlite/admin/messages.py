@@ -1,11 +1,10 @@
 """Admin of messages: the list, and a message's page with its buttons."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.views.main import SEARCH_VAR
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, register_converter
@@ -13,16 +12,16 @@ from django.urls.converters import IntConverter
 from django.utils.translation import gettext_lazy as _
 
 from ..exceptions import QueueNotFound
+from ..formatting import state_label
 from ..models import Message
-from ..types import MAX_INTEGER, Page
+from ..types import MAX_INTEGER, Page, clamped
 from .actions import ACTIONS, Action, act_on_message, is_permitted
 from .base import BaseAdmin, GroupFilter, QueueFilter, StateFilter
 from .bulk_actions import act_on_many
-from .formatting import shortened
+from .columns import MessageColumns
 from .forms import enqueue, may_enqueue, redrive_edited
-from .message_page import MessagePage
+from .message_page import sequence_number
 
-EMPTY = "–"
 LAST_CHARACTER = "\U0010ffff"
 
 
@@ -45,7 +44,7 @@ def _bulk_action(action: Action) -> Any:
     return admin.action(run, description=action.label_for_selected)
 
 
-class BaseMessageAdmin(MessagePage):
+class BaseMessageAdmin(MessageColumns):
     """Base of the message and dead-letter admins: the list, and the URLs of the actions."""
 
     actions = [_bulk_action(action) for action in ACTIONS.values()]
@@ -53,7 +52,7 @@ class BaseMessageAdmin(MessagePage):
     # Enables the search; get_search_results() decides which columns are searched.
     search_fields = ["id"]
     search_help_text = _("Sequence number, message id, correlation id or beginning of the subject")
-    fixed_filters: Mapping[str, str] = {}
+    list_display = ("id",)  # and the columns of get_list_display()
     change_list_template = "admin/django_mqlite/messages.html"
 
     def get_urls(self) -> list[URLPattern]:
@@ -78,24 +77,44 @@ class BaseMessageAdmin(MessagePage):
         """Redrive a dead letter with an edited body."""
         return redrive_edited(self, request, id)
 
-    def rows_of(self, request: HttpRequest, ids: Sequence[Any]) -> list[Model]:
-        rows: list[Any] = super().rows_of(request, ids)
-        for message in rows:
-            message.content_view = self.content_view(request, message)
-        return rows
-
     # The list
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Show the list, with a button for each action on all matching messages."""
-        context = {"actions_for_all": self.offered_in_list(request)}
-        return super().changelist_view(request, {**context, **(extra_context or {})})
+        context = {
+            "actions_for_all": self.offered_in_list(request),
+            "looked_for": self.looked_for(request),
+        }
+        response: Any = super().changelist_view(request, {**context, **(extra_context or {})})
+        changelist = getattr(response, "context_data", {}).get("cl")
+        is_search_alone = [name for name, value in request.GET.items() if value] == [SEARCH_VAR]
+        if is_search_alone and changelist is not None and not changelist.result_list:
+            response.context_data["gone"] = self._absence_of_searched(request)
+        return response  # type: ignore[no-any-return]
+
+    def looked_for(self, request: HttpRequest) -> list[tuple[Any, str]]:
+        """Return label and value of the search and of each filter of the list."""
+        filters: Any = self.get_list_filter(request)
+        labels: dict[str, Any] = {SEARCH_VAR: _("search")}
+        labels |= {list_filter.parameter_name: list_filter.title for list_filter in filters}
+        return [
+            (label, state_label(value) if name == "state" else value)
+            for name, label in labels.items()
+            if (value := request.GET.get(name))
+        ]
+
+    def _absence_of_searched(self, request: HttpRequest) -> str:
+        """Return what became of the message whose number is searched, if it is gone."""
+        number = sequence_number((request.GET.get(SEARCH_VAR) or "").strip())
+        if number is None or self.get_queryset(request).filter(pk=clamped(number)).exists():
+            return ""
+        return f"#{number}: {self.absence_of(request, number)}"
 
     def offered_in_list(self, request: HttpRequest) -> list[Action]:
         """Return the actions that are possible in the state that the list is filtered by."""
-        state = self.fixed_filters.get("state") or request.GET.get("state")
+        state = self.state_of_list(request)
         return [
             action
             for action in ACTIONS.values()
@@ -119,10 +138,12 @@ class BaseMessageAdmin(MessagePage):
         """Use Message.objects.find(), unless a filter is set that only dead letters have."""
         if request.GET.get("reason") or request.GET.get("error_class"):
             return super().find(request, queryset, position)
-        filters = {name: request.GET.get(name) or None for name in ("queue", "state", "group")}
+        state = self.fixed_state or request.GET.get("state") or None
         try:
             return Message.objects.find(
-                **{**filters, **self.fixed_filters},
+                queue=request.GET.get("queue") or None,
+                state=state,
+                group=request.GET.get("group") or None,
                 text=(request.GET.get(SEARCH_VAR) or "").strip() or None,
                 limit=self.list_per_page,
                 after=position,
@@ -143,26 +164,12 @@ class BaseMessageAdmin(MessagePage):
             matches |= Q(pk=int(term)) if int(term) <= MAX_INTEGER else Q()
         return queryset.filter(matches), False
 
-    # Columns
-
-    @admin.display(description=_("subject"), empty_value=EMPTY)
-    def short_subject(self, message: Message) -> str | None:
-        return shortened(message.subject)
-
 
 class MessageAdmin(BaseMessageAdmin):
     """All messages, newest first; the list of one queue or state is in delivery order."""
 
-    list_display = (
-        "id", "queue", "shown_state", "short_subject", "group_id", "delivery_count", "enqueued_at",
-    )  # fmt: skip
     ordering = ("-id",)
     list_filter = (QueueFilter, StateFilter, GroupFilter)
-
-    def get_list_display(self, request: HttpRequest) -> Any:
-        """Add the progress to the list of locked messages."""
-        columns = super().get_list_display(request)
-        return (*columns, "shown_progress") if request.GET.get("state") == "locked" else columns
 
     def get_urls(self) -> list[URLPattern]:
         name = f"{self.opts.app_label}_{self.opts.model_name}_enqueue"
@@ -179,9 +186,3 @@ class MessageAdmin(BaseMessageAdmin):
         """Show the list, with a link to the form of a new message."""
         context = {"enqueue_url": self.url("enqueue")} if may_enqueue(self, request) else {}
         return super().changelist_view(request, {**context, **(extra_context or {})})
-
-    def get_page_queryset(self, request: HttpRequest) -> Any:
-        return self.get_queryset(request).only(
-            "id", "queue", "state", "subject", "group_id", "delivery_count", "enqueued_at",
-            "progress",
-        )  # fmt: skip

@@ -1,12 +1,21 @@
 """Peek at, find and explain messages. Reads only."""
 
+import json
 import re
+from collections.abc import Iterable
 
 from django.db import models
 from django.db.models import F, Func
 from django.db.models.functions import Cast
 
-from ..arguments import checked_id, checked_integer, checked_text, encode_text, optional_text
+from ..arguments import (
+    checked_id,
+    checked_ids,
+    checked_integer,
+    checked_text,
+    encode_text,
+    optional_text,
+)
 from ..guard import safe_repr
 from ..store import sqlite as store
 from ..types import MAX_INTEGER, Explanation, Page, State
@@ -124,6 +133,11 @@ class FindVerbs(Verbs[M]):
             connection, criteria, limit=limit, position=_parse_position(after)
         )
         return Page(ids=tuple(ids), next=_format_position(next_position))
+
+    def heads_of(self, ids: Iterable[int]) -> dict[int, int]:
+        """Return the message that each of these blocked messages waits for, by its id."""
+        rows = store.queues.BLOCKING_HEADS.all(self.connection, ids=json.dumps(checked_ids(ids)))
+        return {blocked: head for _queue, blocked, _since, head, *_state in rows}
 
     def newest_id(self) -> int:
         """Return the id of the message stored last, even if it has been deleted; 0 for none."""

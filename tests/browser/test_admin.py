@@ -180,6 +180,7 @@ def test_all_matching_dead_letters_are_redriven_when_confirmed(page, site, boss,
     page.goto(site.url + DEAD_LETTERS)
     shoot("dead-letters")
 
+    page.locator(".mqlite-filters > summary").click()
     page.get_by_role("textbox", name="Group").fill("customer-7")
     page.get_by_role("textbox", name="Group").press("Enter")
     page.get_by_role("button", name="Redrive all matching").click()
@@ -269,6 +270,92 @@ def test_phone_shows_pages_without_horizontal_scrolling(page, site, boss, scheme
     for address in (OVERVIEW, DEAD_LETTERS, f"{DEAD_LETTERS}{letter.pk}/change/"):
         page.goto(site.url + address)
         assert page.evaluate("document.documentElement.scrollWidth") <= 375, address
+
+
+@pytest.fixture
+def messages_of_all_kinds(site):
+    """Messages of every state, with long names and errors."""
+    (letter,) = site.dead_letters(1, subject="order.placed." * 8)
+    retrying = site.enqueue(group_id="retrying")
+    claimed = site.claim(worker="a-worker-with-a-long-name.example.com:4711:worker-1")
+    claimed.abandon(delay=3600, error=ConnectionRefusedError("refused by smtp.example.com " * 9))
+    site.enqueue(group_id="customer-8")
+    behind = site.enqueue(group_id="customer-8")
+    site.claim(worker="another-worker-with-a-long-name.example.com:4711").set_progress(0.4, "page")
+    return {"letter": letter, "retrying": retrying, "behind": behind}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_lists_and_pages_show_everything_at_each_width(
+    page, site, boss, messages_of_all_kinds, width, scheme
+):
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 844})
+    states = ("", "active", "locked", "scheduled", "deferred", "completed", "dead_lettered")
+    pages = [f"{MESSAGES}{message.pk}/change/" for message in messages_of_all_kinds.values()]
+
+    for address in (DEAD_LETTERS, *(f"{MESSAGES}?state={state}" for state in states), *pages):
+        page.goto(site.url + address)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
+        results = "document.querySelector('.results')"
+        cut = page.evaluate(f"{results} ? {results}.scrollWidth - {results}.clientWidth : 0")
+        assert cut <= 0, address
+
+
+def test_phone_shows_cards_with_labels_and_filters_at_the_top(page, site, boss):
+    site.enqueue(delay=3600, subject="order.placed")
+    page.set_viewport_size({"width": 390, "height": 844})
+
+    page.goto(f"{site.url}{MESSAGES}?state=scheduled")
+
+    filters = page.locator(".mqlite-filters > summary")
+    assert filters.bounding_box()["y"] < 500
+    assert not page.get_by_role("textbox", name="Group").is_visible()
+    filters.click()
+    page.get_by_role("textbox", name="Group").wait_for()
+    labels = page.locator("#result_list td").evaluate_all(
+        "cells => cells.map(c => c.dataset.label)"
+    )
+    assert {"Subject", "Due", "Last error"} <= set(labels)
+
+
+def test_message_page_begins_with_the_failures_and_the_body(
+    page, site, boss, messages_of_all_kinds
+):
+    page.goto(f"{site.url}{MESSAGES}{messages_of_all_kinds['retrying'].pk}/change/")
+
+    headings = page.locator("fieldset h2").all_inner_texts()
+    assert headings[:2] == ["Failed deliveries", "Content"]
+    assert page.locator("fieldset").first.bounding_box()["y"] < 500
+
+
+def test_dead_letter_is_redriven_with_an_edited_body(page, site, boss):
+    (letter,) = site.dead_letters(1)
+    page.goto(f"{site.url}{DEAD_LETTERS}{letter.pk}/change/")
+
+    page.get_by_role("link", name="Redrive with an edited body").click()
+    page.get_by_label("Body").fill('{"order": 1}')
+    page.get_by_role("button", name="Redrive").click()
+
+    assert f"#{letter.pk} was redriven with an edited body" in messages_of(page)
+    assert (site.state(letter), site.count("active")) == ("gone", 1)
+
+
+def test_message_is_enqueued_from_a_form(page, site, boss):
+    page.goto(site.url + MESSAGES)
+
+    page.get_by_role("link", name="Enqueue a message").click()
+    page.get_by_label("Queue or topic").select_option(label=QUEUE)
+    page.get_by_label("Body").fill("{")
+    page.get_by_label("Group id").fill("customer-7")
+    page.get_by_role("button", name="Enqueue").click()
+    page.get_by_text("This is not valid JSON").wait_for()
+    page.get_by_label("Body").fill('{"order": 1}')
+    page.get_by_role("button", name="Enqueue").click()
+
+    assert "Enqueued #" in messages_of(page)
+    assert site.count("active") == 1
 
 
 def test_purge_works_with_the_keyboard_alone(page, site, boss):

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from django_mqlite.models import Message
-from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim
+from tests.support.verbs import claim_one, dead_letter, deferred, enqueue_and_claim, overwrite
 
 from .pages import DEAD_LETTERS, LISTS, MESSAGES, listed, text_of
 
@@ -178,6 +178,82 @@ def test_error_equal_to_the_description_is_listed_once(viewer, make_queue, clock
     enqueue_and_claim("jobs", 1).abandon(error=ValueError("the stock is out"))
 
     assert text_of(viewer.get(DEAD_LETTERS)).count("the stock is out") == 1
+
+
+COLUMNS_BY_STATE = {
+    "": ["State", "Subject", "Group id", "Delivery count", "Enqueued"],
+    "active": ["Subject", "Group id", "Behind", "Delivery count", "Due"],
+    "locked": ["Subject", "Worker", "Held for", "Progress", "Delivery count"],
+    "scheduled": ["Subject", "Due", "Last error", "Delivery count"],
+    "deferred": ["Subject", "Group id", "Delivery count", "Enqueued"],
+    "completed": ["Subject", "Completed", "Result", "Delivery count"],
+    "dead_lettered": ["Subject", "Error", "Dead-letter reason", "Delivery count", "Died"],
+}
+HEADING = re.compile(r'<div class="text"><span>([A-Z][^<]*)</span></div>')
+
+
+@pytest.fixture
+def one_of_each(make_queue, clock):
+    """A message of each state, the oldest 10 s old, and one that waits behind another."""
+    make_queue("jobs", retain_completed=60)
+    message = enqueue_and_claim("jobs", 1)
+    message.complete()
+    overwrite(Message.objects.filter(pk=message.pk), result={"rows": 7})
+    dead_letter("jobs")
+    enqueue_and_claim("jobs", 1).abandon(delay=60, error=KeyError("template_id"))
+    Message.objects.enqueue("jobs", 1, group_id="a")
+    held = claim_one("jobs", worker="host-a:7")
+    Message.objects.enqueue("jobs", 2, group_id="a")
+    clock.advance(10)
+    return held
+
+
+@pytest.mark.parametrize(("state", "columns"), COLUMNS_BY_STATE.items())
+def test_list_has_the_columns_of_its_state(viewer, one_of_each, state, columns):
+    deferred("jobs")
+
+    page = text_of(viewer.get(MESSAGES, {"state": state}))
+    assert HEADING.findall(page) == ["Id", "Queue", *columns]
+    page = text_of(viewer.get(MESSAGES, {"state": state, "queue": "jobs"}))
+    assert HEADING.findall(page) == ["Id", *columns]
+
+
+@pytest.mark.parametrize(
+    ("state", "texts"),
+    [
+        ("", [">blocked<", ">retrying<", ">locked<", ">10 s ago<"]),
+        ("active", [">#{head}</a>", ">10 s ago<"]),
+        ("locked", [">host-a:7</a>", ">10 s<"]),
+        ("scheduled", [">in 50 s<", "KeyError: &#x27;template_id&#x27;"]),
+        ("completed", [">10 s ago<", "{{ &quot;rows&quot;: 7 }}"]),
+        ("dead_lettered", ["Broken", ">10 s ago<"]),
+    ],
+)
+def test_list_shows_what_matters_in_its_state(viewer, one_of_each, state, texts):
+    page = text_of(viewer.get(MESSAGES, {"state": state}))
+
+    assert [t for t in texts if t.format(head=one_of_each.pk) not in page] == []
+
+
+def test_empty_list_names_what_was_looked_for(viewer, queue):
+    query = {"queue": "jobs", "state": "dead_lettered", "group": "<a>", "q": "order"}
+
+    page = text_of(viewer.get(MESSAGES, query))
+
+    for text in ("Queue: <strong>jobs", "State: <strong>dead-lettered", "Group: <strong>&lt;a&gt;"):
+        assert text in page
+    assert "Search: <strong>order" in page
+    assert "There is nothing in this list." in text_of(viewer.get(MESSAGES))
+
+
+@pytest.mark.parametrize("url", [MESSAGES, DEAD_LETTERS])
+def test_search_for_a_deleted_message_says_what_why_says(viewer, queue, url):
+    message = enqueue_and_claim("jobs", 1)
+    message.complete()
+
+    page = text_of(viewer.get(url, {"q": message.pk}))
+
+    assert f"#{message.pk}: {Message.objects.explain(message.pk).text}" in page
 
 
 @pytest.mark.parametrize("url", [MESSAGES, DEAD_LETTERS])
