@@ -13,6 +13,7 @@ from ..doorbell import ring_doorbell
 from ..exceptions import NameConflict, QueueNotDeletable, QueueNotFound
 from ..guard import safe_repr
 from ..handlers import queues_of_kinds
+from ..limits import QueueLimits
 from ..names import checked_name
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction, yield_to_other_writers
@@ -147,6 +148,14 @@ class QueueVerbs(Verbs[M]):
             after_commit(self.database, partial(ring_doorbell, self.database))
         queue.paused = paused
         return changed > 0
+
+    def limits(self, name: str) -> QueueLimits:
+        """Return the limits of the queue and how much of them is used. Raises QueueNotFound."""
+        name = checked_text(name, "name")
+        limits = store.limits.limits_of(self.connection, [name], now=timing.now_ms())
+        if name not in limits:
+            raise QueueNotFound(name, store.queues.queue_names(self.connection))
+        return limits[name]
 
     def stats(self) -> list[QueueStats]:
         """Return the number of messages per state for every queue, sorted by queue name."""

@@ -6,7 +6,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 
-from django_mqlite import enqueue
+from django_mqlite import QueueNotFound, enqueue
 from django_mqlite.limits import Rate
 from django_mqlite.models import Message, Queue
 from django_mqlite.testing import drain
@@ -436,6 +436,9 @@ def test_statistics_have_the_limits_and_their_use(clock, make_queue):
     assert (limits().in_flight, limits().max_in_flight) == (2, 3)
     assert (str(limits().bucket.rate), limits().tokens, limits().room) == ("3/min", 1, 1)
     assert not limits("free").is_set
+    assert Queue.objects.limits("jobs") == limits()
+    with pytest.raises(QueueNotFound, match="Did you mean 'jobs'"):
+        Queue.objects.limits("job")
     (overview,) = [o for o in Queue.objects.overview() if o.stats.queue == "jobs"]
     assert overview.stats.limits == limits()
 

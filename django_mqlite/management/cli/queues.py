@@ -33,7 +33,8 @@ from .table import Column, text_column
 
 QUEUE_COLUMNS = {
     "queue": "name", "kind": "kind", "order": "ordering_mode", "lease": "lock_duration_ms",
-    "deliveries": "max_delivery_count", "paused": "paused",
+    "deliveries": "max_delivery_count", "in flight": "max_in_flight", "rate": "rate",
+    "paused": "paused",
 }  # fmt: skip
 CONFIGURATION = [field.name for field in fields(QueueConfig) if not field.name.startswith("rate_")]
 ZERO = {
@@ -58,7 +59,7 @@ def _queues(options: Options, output: Output) -> None:
     elif options["queue"]:
         queue = queues.named(options["queue"])
         configuration = _configuration(queue)
-        limits = next(stats.limits for stats in queues.stats() if stats.queue == queue.name)
+        limits = queues.limits(queue.name)
         lines = [f"{_label(name)}: {_shown(queue, name)}" for name in configuration]
         lines += [f"now: {text}" for text in format_limits(limits, now=timing.now_ms())]
         text = "\n  ".join((queue.name, *lines))

@@ -88,6 +88,9 @@ def test_queue_shows_its_limits_and_their_use(clock, make_queue):
     assert "  max in flight: 2\n" in text
     assert "  rate: 3/min\n" in text
     assert "  now: 2 of 2 in flight\n  now: rate 3/min: 1 of 3 tokens\n" in text
+    assert mqlite("queues").splitlines()[1].split()[:7] == [
+        "jobs", "queue", "standard", "30", "s", "10", "2",
+    ]  # fmt: skip
     assert (document["max_in_flight"], document["rate"]) == (2, "3/min")
     assert document["limits"] == {
         "max_in_flight": 2, "in_flight": 2, "rate": "3/min", "tokens": 1, "next_token_at": None,
