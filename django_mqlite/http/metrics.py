@@ -100,6 +100,16 @@ class DatabaseCollector(Collector):
         queues = Queue.objects.db_manager(self._using)
         stats = queues.stats()
         yield from _depths(stats)
+        enqueued_at = {row.queue: queues.oldest_enqueued_at(row.queue) for row in stats}
+        yield _gauges(
+            "mqlite_queue_oldest_message_age_ms",
+            "Age of the oldest active or locked message of the queue; 0 without one.",
+            {
+                (queue,): 0 if at is None else max(0, timing.now_ms() - at)
+                for queue, at in enqueued_at.items()
+            },
+            labels=["queue"],
+        )
         yield from self._deliveries(stats)
         yield from self._workers(stats)
         yield from self._schedules()

@@ -31,6 +31,7 @@ RULES_OF_SECTION = {
     20: 5,
     21: 4,
     22: 3,
+    23: 4,
 }
 RULES = [f"{n}.{m}" for n, count in RULES_OF_SECTION.items() for m in range(1, count + 1)]
 

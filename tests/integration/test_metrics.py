@@ -103,6 +103,7 @@ def test_metrics_count_messages_by_state(queue, clock):
         "active": 1, "scheduled": 1, "deferred": 1, "dead_lettered": 1, "locked": 0, "completed": 0,
     }  # fmt: skip
     assert values["mqlite_queue_total", "jobs"] == 4
+    assert values["mqlite_queue_oldest_message_age_ms", "jobs"] == 7_500
     assert values["django_mqlite_queue_due_seconds", "jobs"] == 7.5
     assert values["django_mqlite_queue_paused", "jobs"] == 0
 
