@@ -26,7 +26,7 @@ from ..signals import message_completed
 from ..types import QueueStats, ScheduleStatus
 from ..verbs.database_file import storage
 from ..verbs.tallies import DurationTotals, delivery_totals
-from ..verbs.workers import all_deliveries, busy_slots, live_workers
+from ..verbs.workers import busy_slots, counted_deliveries, live_workers
 
 try:
     from prometheus_client import CollectorRegistry, Histogram, generate_latest, start_http_server
@@ -116,7 +116,7 @@ class DatabaseCollector(Collector):
         yield from self._file()
 
     def _deliveries(self, stats: list[QueueStats]) -> Iterator[Metric]:
-        deliveries = all_deliveries(self._using)
+        deliveries = counted_deliveries(self._using)
         totals = {row.queue: delivery_totals(deliveries, row.queue) for row in stats}
         yield _counter(
             "mqlite_messages_completed",

@@ -112,25 +112,14 @@ def unregister(using: str, worker: str) -> None:
 
 
 def counted_deliveries(using: str) -> Tallies:
-    """Return the recent deliveries of all workers, including those that have unregistered."""
-    connection = connections[using]
-    texts = [text for (text,) in store.workers.DELIVERIES.all(connection)]
-    tallies = [checked_tallies(_parse(text)) for text in texts]
-    return merge_tallies([_unregistered_tallies(connection), *tallies], now=timing.now_ms())
-
-
-def all_deliveries(using: str) -> Tallies:
-    """Return the deliveries of all workers, registered or not. Reads only.
+    """Return the deliveries of all workers, including those that have unregistered. Reads only.
 
     One statement reads them, so a worker that unregisters meanwhile is neither missed nor counted
     twice, and totals never decrease.
     """
-    documents = (_parse(text) for (text,) in store.workers.ALL_TALLIES.all(connections[using]))
-    tallies = (
-        document.get("deliveries", {}) if "queues" in document else document
-        for document in documents
-    )
-    return merge_tallies(map(checked_tallies, tallies), now=timing.now_ms())
+    texts = [text for (text,) in store.workers.DELIVERIES.all(connections[using])]
+    tallies = [checked_tallies(_parse(text)) for text in texts]
+    return merge_tallies(tallies, now=timing.now_ms())
 
 
 def _unregistered_tallies(connection: Any) -> Tallies:

@@ -73,8 +73,8 @@ def worker(name, clock, *deliveries, queues=("jobs",), slots=4):
             slots=slots,
             in_flight=0,
             started_at=0,
-            deliveries=tally.recent(now=clock.now_ms()),
         ),
+        tally.recent(now=clock.now_ms()),
     )
 
 
@@ -203,7 +203,11 @@ def test_totals_of_a_deleted_queue_are_forgotten(queue, clock):
 def test_damaged_counts_are_left_out(queue, clock):
     worker("a", clock, ("completed", 1, 1))
     with connection.cursor() as cursor:
-        for key, value in (("worker:x", "{"), ("worker:y", '{"queues": 1}'), ("settled", "[1]")):
+        for key, value in (
+            ("deliveries:x", "{"),
+            ("deliveries:y", '{"outcomes": 1}'),
+            ("settled", "[1]"),
+        ):
             cursor.execute(
                 "INSERT INTO mqlite_meta (key, value, updated_at) VALUES (%s, %s, 0)", [key, value]
             )

@@ -30,9 +30,12 @@ RECORD_WORKER = Statement(
 
 DELETE_WORKER = Statement("DELETE FROM mqlite_meta WHERE key = 'worker:' || %(worker)s")
 
-# The delivery counts of each worker, as JSON.
+# The delivery counts of each worker, and of those that have unregistered, as JSON.
 DELIVERIES = Statement(
-    "SELECT value FROM mqlite_meta WHERE key > 'deliveries:' AND key < 'deliveries;'"
+    """
+    SELECT value FROM mqlite_meta
+     WHERE key = 'settled' OR (key > 'deliveries:' AND key < 'deliveries;')
+    """,
 )
 
 RECORD_DELIVERIES = Statement(
@@ -49,13 +52,6 @@ DELETE_DELIVERIES = Statement(
 
 # The delivery counts of workers that have unregistered, as JSON.
 UNREGISTERED_TALLIES = Statement("SELECT value FROM mqlite_meta WHERE key = 'settled'")
-
-# The records of workers, and the counts of those that have unregistered.
-ALL_TALLIES = Statement(
-    """
-    SELECT value FROM mqlite_meta WHERE key = 'settled' OR (key > 'worker:' AND key < 'worker;')
-    """,
-)
 
 RECORD_UNREGISTERED_TALLIES = Statement(
     """
