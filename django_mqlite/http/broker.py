@@ -16,7 +16,9 @@ from . import wire
 from .errors import Refusal, invalid_argument, refusal_of
 from .keys import Key, Keyring, configured_keyring
 from .metrics import process_counts, render
-from .verbs import RPCS, Context, Rpc, check_right
+from .openapi import document
+from .routes import MQLITE_RPCS, RPCS
+from .verbs import Context, Rpc, check_right
 
 logger = get_logger("django_mqlite.http")
 
@@ -87,6 +89,8 @@ class Broker:
             return Reply(200, wire.encode(self._card()))
         if path == "/healthz":
             return Reply(200, b"ok", "text/plain; charset=utf-8")
+        if path == "/openapi.json":
+            return Reply(200, document())
         if path == "/ui" or path.startswith("/ui/"):
             return error_reply(_no_such_path(path))
         return None
@@ -122,7 +126,7 @@ class Broker:
             status="ok",
             auth="none" if self.keyring.is_open else "bearer",
             docs="https://github.com/mqlitehq/mqlite",
-            endpoints=list(RPCS),
+            endpoints=list(MQLITE_RPCS),
             health="/healthz",
             metrics="/metrics",
         )

@@ -9,9 +9,12 @@ from ..exceptions import (
     DuplicateConflict,
     GroupRequired,
     LockLost,
+    MessageReferenced,
     MessageTooLarge,
     MqliteError,
     NameConflict,
+    PriorityRefused,
+    QueueNotDeletable,
     QueueNotFound,
     TopicNotFound,
 )
@@ -38,6 +41,9 @@ STATUS_AND_CODE: Mapping[type[Exception], tuple[int, str]] = {
     LockLost: (409, "lock_lost"),
     GroupRequired: (400, "group_required"),
     MessageTooLarge: (413, "message_too_large"),
+    PriorityRefused: (400, "invalid_argument"),
+    QueueNotDeletable: (409, "failed_precondition"),
+    MessageReferenced: (409, "failed_precondition"),
 }
 
 

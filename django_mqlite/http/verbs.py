@@ -92,7 +92,7 @@ def send(request: wire.SendRequest, context: Context) -> wire.SendResponse:
     if not request.messages:
         return wire.SendResponse(seq_numbers=None)
     common = _common_options(request)
-    drafts = [Draft(message.body, **_options(message)) for message in request.messages]
+    drafts = [Draft(message.body, **message_texts(message)) for message in request.messages]
     name = named(request.queue)
     try:
         stored = _enqueue(context, name, drafts, common)
@@ -101,7 +101,7 @@ def send(request: wire.SendRequest, context: Context) -> wire.SendResponse:
             copies = context.messages.publish_many(name, drafts, **common)
         except TopicNotFound:
             raise error from None
-        stored = [_last_copy(batch) for batch in copies]
+        stored = [last_copy(batch) for batch in copies]
     if len(stored) == 1 and isinstance(stored[0], DuplicateConflict):
         raise stored[0]
     return wire.SendResponse(seq_numbers=[getattr(message, "pk", 0) for message in stored])
@@ -116,7 +116,7 @@ def _enqueue(
     return list(context.messages.enqueue_many(queue, drafts, **common))
 
 
-def _last_copy(copies: Sequence[Any]) -> Any:
+def last_copy(copies: Sequence[Any]) -> Any:
     """Return the last copy that was stored; without one, a conflict or None."""
     stored = [copy for copy in copies if not isinstance(copy, DuplicateConflict)]
     return (stored or copies or [None])[-1]
@@ -125,19 +125,21 @@ def _last_copy(copies: Sequence[Any]) -> Any:
 def _common_options(request: wire.SendRequest) -> MessageOptions:
     options: MessageOptions = {}
     if request.scheduled_enqueue_time_ms:
-        options["visible_at"] = _future(request.scheduled_enqueue_time_ms)
+        options["visible_at"] = future(request.scheduled_enqueue_time_ms)
     if request.ttl_ms > 0:
         options["ttl"] = duration(request.ttl_ms)
     return options
 
 
-def _future(epoch_milliseconds: int) -> Any:
+def future(epoch_milliseconds: int) -> Any:
+    """Return the moment; raise an error unless it is in the future."""
     if epoch_milliseconds <= timing.now_ms():
         raise invalid_argument("scheduled_enqueue_time_ms must be a time in the future.")
     return timing.moment(epoch_milliseconds)
 
 
-def _options(message: wire.Message) -> MessageOptions:
+def message_texts(message: Any) -> MessageOptions:
+    """Return the options that a message of the wire has: its texts and properties."""
     return {
         "message_id": message.message_id or None,
         "correlation_id": message.correlation_id or None,
@@ -188,8 +190,8 @@ def receive_deferred(
     )
 
 
-def _received(message: Any, **facts: Any) -> wire.Message:
-    return wire.Message(
+def _received(message: Any, *, kind: type[wire.Message] = wire.Message, **facts: Any) -> Any:
+    return kind(
         seq_number=message.pk,
         body=bytes(message.body),
         message_id=message.message_id or "",
@@ -199,10 +201,10 @@ def _received(message: Any, **facts: Any) -> wire.Message:
         content_type=message.content_type or "",
         subject=message.subject or "",
         properties=_properties(message.properties),
-        enqueued_at_ms=_milliseconds(message.enqueued_at),
+        enqueued_at_ms=milliseconds_of(message.enqueued_at),
         delivery_count=message.delivery_count,
         **{
-            "locked_until_ms": _milliseconds(message.locked_until),
+            "locked_until_ms": milliseconds_of(message.locked_until),
             "lock_token": message.claimed_token or "",
             **facts,
         },
@@ -217,7 +219,8 @@ def _deleted(messages: Sequence[Any], queue: str, context: Context) -> list[wire
     return [_received(message, locked_until_ms=until) for message in messages]
 
 
-def _milliseconds(at: Any) -> int:
+def milliseconds_of(at: Any) -> int:
+    """Return the moment in epoch milliseconds, 0 for None."""
     return 0 if at is None else epoch_ms(at)
 
 
@@ -339,18 +342,21 @@ def peek(request: wire.PeekRequest, context: Context) -> wire.MessagesResponse:
         limit=min(request.max, MAX_PEEKED) if request.max > 0 else DEFAULT_PEEKED,
         max_bytes=MAX_ANSWER_BYTES,
     )
-    return wire.MessagesResponse(messages=[_peeked(message) for message in messages])
+    return wire.MessagesResponse(messages=[peeked(message) for message in messages])
 
 
-def _peeked(message: Any) -> wire.Message:
+def peeked(message: Any, *, kind: type[wire.Message] = wire.Message, **facts: Any) -> Any:
+    """Return a message as it is without its lock token, as an object of this kind."""
     return _received(
         message,
+        kind=kind,
         lock_token="",
         state=message.state,
-        visible_at_ms=_milliseconds(message.visible_at),
-        expires_at_ms=_milliseconds(message.expires_at),
+        visible_at_ms=milliseconds_of(message.visible_at),
+        expires_at_ms=milliseconds_of(message.expires_at),
         dead_letter_reason=message.dead_letter_reason or "",
         dead_letter_description=message.dead_letter_description or "",
+        **facts,
     )
 
 
@@ -466,7 +472,7 @@ def test_filter(request: wire.TestFilterRequest, context: Context) -> wire.TestF
 
 def _sample_variables(message: wire.Message) -> FilterVariables:
     enqueued_at = message.enqueued_at_ms or timing.now_ms()
-    new = new_message("sample", message.body, max_body_bytes=MAX_INTEGER, **_options(message))
+    new = new_message("sample", message.body, max_body_bytes=MAX_INTEGER, **message_texts(message))
     variables = filter_variables(new, now=enqueued_at)
     variables["visible_at"] = timing.moment(message.visible_at_ms or enqueued_at)
     return variables

@@ -75,15 +75,18 @@ class OperationVerbs(Verbs[M]):
     arelease = async_twin(release)
 
     @has_async_twin
-    def discard(self, id: int) -> bool:
+    def discard(self, id: int, *, queue: str | None = None) -> bool:
         """End an unfinished message without delivering it again; return False if it has ended.
+
+        With `queue`, a message of another queue is not discarded either.
 
         The message becomes a dead letter with the reason "Discarded", so it can be redriven. If it
         is locked, its lease ends at once: the holder gets LockLost when it settles the message. Its
         worker notices within 0.1 s: it cancels a coroutine, and sets `message.lease.lost` for a
         handler in a thread.
         """
-        return self._discard([checked_id(id)], UNFINISHED) > 0
+        id, queue = checked_id(id), optional_text(queue, "queue")
+        return self._discard([id], UNFINISHED, queue=queue) > 0
 
     adiscard = async_twin(discard)
 
@@ -136,13 +139,14 @@ class OperationVerbs(Verbs[M]):
         return store.operations.unfinished_ids_of_class(connection, queue, state, error_class)
 
     @has_async_twin
-    def activate(self, id: int) -> bool:
+    def activate(self, id: int, *, queue: str | None = None) -> bool:
         """Make a deferred message active again; return False if it is not deferred.
 
         It keeps its place in its group, its delivery count and its expiry time. At its delivery
-        limit it is delivered once more.
+        limit it is delivered once more. With `queue`, a message of another queue is not activated
+        either.
         """
-        return self._activate([checked_id(id)]) > 0
+        return self._activate([checked_id(id)], optional_text(queue, "queue")) > 0
 
     aactivate = async_twin(activate)
 
@@ -168,12 +172,16 @@ class OperationVerbs(Verbs[M]):
 
     @retry_with_any_text
     def _discard(
-        self, ids: Sequence[int], states: Collection[str], last_error: str | None = None
+        self,
+        ids: Sequence[int],
+        states: Collection[str],
+        last_error: str | None = None,
+        queue: str | None = None,
     ) -> int:
         using = self.database
         with write_transaction(using) as (connection, now):
             discarded = store.operations.discard(
-                connection, ids, states, now=now, last_error=last_error
+                connection, ids, states, now=now, last_error=last_error, queue=queue
             )
             for message, description in discarded:
                 send_dead_letter_after_commit(
@@ -183,9 +191,9 @@ class OperationVerbs(Verbs[M]):
                 after_commit(using, partial(ring_doorbell, using))
         return len(discarded)
 
-    def _activate(self, ids: Sequence[int]) -> int:
+    def _activate(self, ids: Sequence[int], queue: str | None = None) -> int:
         with write_transaction(self.database) as (connection, now):
-            count = store.operations.activate(connection, ids, now=now)
+            count = store.operations.activate(connection, ids, now=now, queue=queue)
             if count:
                 after_commit(self.database, partial(ring_doorbell, self.database))
         return count

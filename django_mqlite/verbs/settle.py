@@ -247,16 +247,26 @@ class SettleVerbs(Verbs[M]):
         with restoring_states([settlement]), write_transaction(self.database) as (connection, now):
             return settle(connection, [settlement], now=now)[0]
 
-    @naming_references
-    @retry_with_any_text
     def settle_leases(self, leases: Sequence[Lease], outcome: Outcome) -> list[bool]:
         """Settle leases without their messages; return for each whether it was still held.
 
         Repeating the call within 30 minutes returns True again and changes nothing.
         """
+        return self.settle_each([(lease, outcome, None) for lease in leases])
+
+    @naming_references
+    @retry_with_any_text
+    def settle_each(self, deliveries: Sequence[tuple[Lease, Outcome, str | None]]) -> list[bool]:
+        """Settle each lease by its own outcome, with an error to record; all in one transaction.
+
+        Returns the same as settle_leases().
+        """
         with write_transaction(self.database) as (connection, now):
-            messages = _leased_messages(connection, leases)
-            settlements = [Settlement(message=message, outcome=outcome) for message in messages]
+            messages = _leased_messages(connection, [lease for lease, _, _ in deliveries])
+            settlements = [
+                Settlement(message=message, outcome=outcome, error=error)
+                for message, (_, outcome, error) in zip(messages, deliveries, strict=True)
+            ]
             return settle(connection, settlements, now=now)
 
     @has_async_twin

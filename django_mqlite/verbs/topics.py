@@ -71,7 +71,10 @@ class TopicVerbs(Verbs[M]):
             existed = store.topics.UNSUBSCRIBE.run(connection, subscription=subscription) > 0
         delete_messages(self.database, subscription, kind="subscription")
         with write_transaction(self.database) as (connection, _):
-            store.queues.DELETE_QUEUE.run(connection, name=subscription, kind="subscription")
+            existed |= (
+                store.queues.DELETE_QUEUE.run(connection, name=subscription, kind="subscription")
+                > 0
+            )
         return existed
 
 

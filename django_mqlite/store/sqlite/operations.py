@@ -43,6 +43,7 @@ DISCARD = Statement(
     + UNFINISHED
     + """
        AND state IN (SELECT value FROM json_each(%(states)s))
+       AND (%(queue)s IS NULL OR queue = %(queue)s)
        AND (%(last_error)s IS NULL OR m.error_class = %(last_error)s)
     RETURNING """
     + RELEASED_COLUMNS
@@ -57,16 +58,18 @@ def discard(
     *,
     now: int,
     last_error: str | None = None,
+    queue: str | None = None,
 ) -> list[tuple[Released, str]]:
     """Dead-letter those of the messages that are unfinished and in one of `states`.
 
-    `last_error` restricts them to those whose last error is of this class. Returns each with its
-    description.
+    `last_error` restricts them to those whose last error is of this class, and `queue` to those of
+    this queue. Returns each with its description.
     """
     rows = DISCARD.all(
         connection,
         ids=json.dumps(list(ids)),
         states=json.dumps(list(states)),
+        queue=queue,
         last_error=last_error,
         error_class="django_mqlite.exceptions.Discarded",
         reason="the message was discarded",
@@ -148,10 +151,16 @@ ACTIVATE = Statement(
     UPDATE mqlite_messages NOT INDEXED
        SET state = 'active', visible_at = %(now)s
      WHERE id IN (SELECT value FROM json_each(%(ids)s)) AND state = 'deferred'
+       AND (%(queue)s IS NULL OR queue = %(queue)s)
     """,
 )
 
 
-def activate(connection: Connection, ids: Sequence[int], *, now: int) -> int:
-    """Make those of the messages active that are deferred; return their number."""
-    return ACTIVATE.run(connection, ids=json.dumps(list(ids)), now=now)
+def activate(
+    connection: Connection, ids: Sequence[int], *, now: int, queue: str | None = None
+) -> int:
+    """Make those of the messages active that are deferred; return their number.
+
+    `queue` restricts them to those of this queue.
+    """
+    return ACTIVATE.run(connection, ids=json.dumps(list(ids)), now=now, queue=queue)
