@@ -19,6 +19,7 @@ from .exceptions import (
     SchemaVersionMismatch,
     TopicNotFound,
     TransactionRefused,
+    UniqueKeyTaken,
 )
 from .handlers import handler
 from .message import Draft
@@ -47,6 +48,7 @@ __all__ = [
     "SchemaVersionMismatch",
     "TopicNotFound",
     "TransactionRefused",
+    "UniqueKeyTaken",
     "aenqueue",
     "aenqueue_many",
     "apublish",

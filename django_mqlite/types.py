@@ -385,10 +385,15 @@ def patterns_of(rights: Any, right: Right) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A page of a list: ids in list order, and the position of the next page, None on the last."""
+    """A page of a list: ids in list order, and the position of the next page, None on the last.
+
+    `searched` is the number of messages after which a search in contents stopped, or None if it
+    has filled the page or reached the end of the list.
+    """
 
     ids: tuple[int, ...]
     next: str | None
+    searched: int | None = None
 
 
 def fingerprint(lock_token: str) -> str:

@@ -43,6 +43,7 @@ class UncountedChangeList(ChangeList):
         except ValueError as error:
             raise IncorrectLookupParameters from error
         self.next_position = page.next
+        self.searched = page.searched
         self.result_list: Any = self.model_admin.rows_of(request, page.ids)
         # Equal counts keep the templates from showing a total or a selection across pages.
         self.result_count = self.full_result_count = len(self.result_list)
@@ -245,6 +246,7 @@ class TextFilter(admin.SimpleListFilter):
     """Filter by the exact text that the user types."""
 
     template = "admin/django_mqlite/text_filter.html"
+    input_type = "text"
     column: str
 
     def lookups(self, request: HttpRequest, model_admin: "admin.ModelAdmin[Any]") -> list[Any]:
@@ -258,6 +260,7 @@ class TextFilter(admin.SimpleListFilter):
         excluded = (self.parameter_name, PAGE_VAR)
         yield {
             "name": self.parameter_name,
+            "type": self.input_type,
             "value": self.value() or "",
             "others": [item for item in changelist.params.items() if item[0] not in excluded],
             "without": changelist.get_query_string(remove=[str(self.parameter_name)]),

@@ -271,7 +271,7 @@ def _logged(
         change_message=text,
     )
     selected = request.POST.getlist(ACTION_CHECKBOX_NAME)
-    if _selects_all(request):
+    if selects_all(request):
         entry.object_repr = _matching(model_admin, request, progress.done)
     elif len(selected) == 1:
         # Logged as a message, because a redriven message is no longer a dead letter.
@@ -321,10 +321,11 @@ def _continuation(
 
 def _same_messages(request: HttpRequest, action: Action) -> list[tuple[str, Any]]:
     """Return the fields that repeat the action for the same selection or filter."""
-    across = [(SELECT_ACROSS, 1)] if _selects_all(request) else []
+    across = [(SELECT_ACROSS, 1)] if selects_all(request) else []
     ids = request.POST.getlist(ACTION_CHECKBOX_NAME)
     return [("action", action.name), *across, *((ACTION_CHECKBOX_NAME, id) for id in ids)]
 
 
-def _selects_all(request: HttpRequest) -> bool:
+def selects_all(request: HttpRequest) -> bool:
+    """Return whether the action is on all matching messages instead of a selection."""
     return request.POST.get(SELECT_ACROSS) == "1"

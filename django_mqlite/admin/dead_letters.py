@@ -12,6 +12,7 @@ from ..exceptions import QueueNotFound
 from ..models import DeadLetter, Message
 from ..types import State, clamped
 from .base import ErrorClassFilter, GroupFilter, QueueFilter, ReasonFilter
+from .filters import DiedSinceFilter, DiedUntilFilter
 from .formatting import shortened
 from .messages import BaseMessageAdmin
 
@@ -23,7 +24,10 @@ class DeadLetterAdmin(BaseMessageAdmin):
     """Dead letters, the most recent first."""
 
     fixed_state = State.DEAD_LETTERED
-    list_filter = (QueueFilter, ErrorClassFilter, ReasonFilter, GroupFilter)
+    list_filter = (
+        QueueFilter, ErrorClassFilter, ReasonFilter, DiedSinceFilter, DiedUntilFilter, GroupFilter,
+    )  # fmt: skip
+    filters_of_query_set = ("reason", "error_class", "since", "until")
     ordering = ("-finished_at", "-id")
 
     def changelist_view(

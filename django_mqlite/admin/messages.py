@@ -1,5 +1,6 @@
 """Admin of messages: the list, and a message's page with its buttons."""
 
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -19,6 +20,14 @@ from .actions import ACTIONS, Action, act_on_message, is_permitted
 from .base import BaseAdmin, GroupFilter, QueueFilter, StateFilter
 from .bulk_actions import act_on_many
 from .columns import MessageColumns
+from .filters import (
+    CONTAINS,
+    ContentsFilter,
+    EnqueuedSinceFilter,
+    EnqueuedUntilFilter,
+    WorkerFilter,
+    read_time,
+)
 from .forms import enqueue, may_enqueue, redrive_edited
 from .message_page import sequence_number
 
@@ -86,6 +95,7 @@ class BaseMessageAdmin(MessageColumns):
         context = {
             "actions_for_all": self.offered_in_list(request),
             "looked_for": self.looked_for(request),
+            "searches_contents": bool(request.GET.get(CONTAINS)),
         }
         response: Any = super().changelist_view(request, {**context, **(extra_context or {})})
         changelist = getattr(response, "context_data", {}).get("cl")
@@ -134,22 +144,39 @@ class BaseMessageAdmin(MessageColumns):
             if name in offered or name not in ACTIONS
         }
 
+    def get_list_filter(self, request: HttpRequest) -> Any:
+        """Add the filter by contents for users who may see them as they are stored."""
+        filters = super().get_list_filter(request)
+        return [*filters, ContentsFilter] if self.content_view(request).is_unmasked else filters
+
     def find(self, request: HttpRequest, queryset: QuerySet[Any], position: str | None) -> Page:
-        """Use Message.objects.find(), unless a filter is set that only dead letters have."""
-        if request.GET.get("reason") or request.GET.get("error_class"):
+        """Use Message.objects.find(), and the query set for what it has no criteria for."""
+        values = {name: request.GET.get(name) or None for name in ("queue", "group", CONTAINS)}
+        has_other_filters = any(map(request.GET.get, self.filters_of_query_set))
+        if has_other_filters and self.fixed_state and not values[CONTAINS]:
             return super().find(request, queryset, position)
-        state = self.fixed_state or request.GET.get("state") or None
+        is_partial = has_other_filters or self.is_restricted(request)
         try:
             return Message.objects.find(
-                queue=request.GET.get("queue") or None,
-                state=state,
-                group=request.GET.get("group") or None,
+                queue=values["queue"],
+                state=self.fixed_state or request.GET.get("state") or None,
+                group=values["group"],
                 text=(request.GET.get(SEARCH_VAR) or "").strip() or None,
+                containing=values[CONTAINS],
+                among=queryset if is_partial else None,
                 limit=self.list_per_page,
                 after=position,
+                **self.times(request),
             )
         except QueueNotFound:
             return Page(ids=(), next=None)
+
+    filters_of_query_set: tuple[str, ...] = ()
+    """The filters that find() has no criteria for."""
+
+    def times(self, request: HttpRequest) -> dict[str, datetime | None]:
+        """Return the times of enqueueing for find()."""
+        return {}
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -169,7 +196,14 @@ class MessageAdmin(BaseMessageAdmin):
     """All messages, newest first; the list of one queue or state is in delivery order."""
 
     ordering = ("-id",)
-    list_filter = (QueueFilter, StateFilter, GroupFilter)
+    list_filter = (
+        QueueFilter, StateFilter, EnqueuedSinceFilter, EnqueuedUntilFilter, GroupFilter,
+        WorkerFilter,
+    )  # fmt: skip
+    filters_of_query_set = ("worker",)
+
+    def times(self, request: HttpRequest) -> dict[str, datetime | None]:
+        return {name: read_time(request.GET.get(name)) for name in ("since", "until")}
 
     def get_urls(self) -> list[URLPattern]:
         name = f"{self.opts.app_label}_{self.opts.model_name}_enqueue"

@@ -1,6 +1,7 @@
 """List and peek at messages without changing them."""
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...types import MAX_INTEGER, State
@@ -19,6 +20,7 @@ IDS_BY_STATE = Statement(
              WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
                AND m.state = 'locked'
                AND (%(state)s IS NULL OR %(state)s = 'locked')
+               AND +m.id >= %(first)s AND +m.id < %(end)s
              ORDER BY q.name, m.locked_until, m.id
              LIMIT CASE WHEN 0 < %(section)s THEN 0 ELSE %(limit)s END
             OFFSET CASE WHEN 0 = %(section)s THEN %(position)s ELSE 0 END)
@@ -30,6 +32,7 @@ IDS_BY_STATE = Statement(
              WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
                AND m.state = 'active'
                AND (%(state)s IS NULL OR %(state)s = 'active')
+               AND +m.id >= %(first)s AND +m.id < %(end)s
              ORDER BY q.name, m.blocked, m.priority DESC, m.id
              LIMIT CASE WHEN 1 < %(section)s THEN 0 ELSE %(limit)s END
             OFFSET CASE WHEN 1 = %(section)s THEN %(position)s ELSE 0 END)
@@ -41,6 +44,7 @@ IDS_BY_STATE = Statement(
              WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
                AND m.state = 'scheduled'
                AND (%(state)s IS NULL OR %(state)s = 'scheduled')
+               AND +m.id >= %(first)s AND +m.id < %(end)s
              ORDER BY q.name, m.visible_at, m.id
              LIMIT CASE WHEN 2 < %(section)s THEN 0 ELSE %(limit)s END
             OFFSET CASE WHEN 2 = %(section)s THEN %(position)s ELSE 0 END)
@@ -52,6 +56,7 @@ IDS_BY_STATE = Statement(
              WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
                AND m.state = 'deferred'
                AND (%(state)s IS NULL OR %(state)s = 'deferred')
+               AND +m.id >= %(first)s AND +m.id < %(end)s
              ORDER BY q.name, m.id
              LIMIT CASE WHEN 3 < %(section)s THEN 0 ELSE %(limit)s END
             OFFSET CASE WHEN 3 = %(section)s THEN %(position)s ELSE 0 END)
@@ -63,6 +68,7 @@ IDS_BY_STATE = Statement(
              WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
                AND m.state = 'dead_lettered'
                AND (%(state)s IS NULL OR %(state)s = 'dead_lettered')
+               AND +m.id >= %(first)s AND +m.id < %(end)s
              ORDER BY q.name, m.finished_at DESC, m.id DESC
              LIMIT CASE WHEN 4 < %(section)s THEN 0 ELSE %(limit)s END
             OFFSET CASE WHEN 4 = %(section)s THEN %(position)s ELSE 0 END)
@@ -74,6 +80,7 @@ IDS_BY_STATE = Statement(
              WHERE (%(queue)s IS NULL OR q.name = %(queue)s)
                AND m.state = 'completed'
                AND (%(state)s IS NULL OR %(state)s = 'completed')
+               AND +m.id >= %(first)s AND +m.id < %(end)s
              ORDER BY q.name, m.finished_at DESC, m.id DESC
              LIMIT CASE WHEN 5 < %(section)s THEN 0 ELSE %(limit)s END
             OFFSET CASE WHEN 5 = %(section)s THEN %(position)s ELSE 0 END)
@@ -88,6 +95,7 @@ DEAD_LETTER_IDS = Statement(
     """
     SELECT id FROM mqlite_messages
      WHERE state = 'dead_lettered' AND finished_at >= 0
+       AND +id >= %(first)s AND +id < %(end)s
      ORDER BY finished_at DESC, id DESC
      LIMIT %(limit)s OFFSET %(position)s
     """,
@@ -97,7 +105,7 @@ DEAD_LETTER_IDS = Statement(
 NEWEST_IDS = Statement(
     """
     SELECT id FROM mqlite_messages
-     WHERE id < %(position)s
+     WHERE id < min(%(position)s, %(end)s) AND id >= %(first)s
      ORDER BY id DESC
      LIMIT %(limit)s
     """,
@@ -107,7 +115,7 @@ NEWEST_IDS = Statement(
 GROUP_IDS = Statement(
     """
     SELECT id FROM mqlite_messages
-     WHERE group_id = %(group)s AND id < %(position)s
+     WHERE group_id = %(group)s AND id < min(%(position)s, %(end)s) AND id >= %(first)s
        AND (%(queue)s IS NULL OR queue = %(queue)s)
        AND (%(state)s IS NULL OR state = %(state)s)
      ORDER BY id DESC
@@ -122,6 +130,7 @@ IDENTIFIER_IDS = Statement(
      WHERE (%(queue)s IS NULL OR queue = %(queue)s)
        AND (%(state)s IS NULL OR state = %(state)s)
        AND (%(group)s IS NULL OR group_id = %(group)s)
+       AND +id >= %(first)s AND +id < %(end)s
        AND id IN (SELECT id FROM mqlite_messages WHERE id = %(number)s
                    UNION
                   SELECT id FROM mqlite_messages WHERE message_id = %(text)s
@@ -141,6 +150,7 @@ SUBJECT_IDS = Statement(
        AND (%(queue)s IS NULL OR queue = %(queue)s)
        AND (%(state)s IS NULL OR state = %(state)s)
        AND (%(group)s IS NULL OR group_id = %(group)s)
+       AND +id >= %(first)s AND +id < %(end)s
      ORDER BY subject, id
      LIMIT %(limit)s OFFSET %(position)s
     """,
@@ -148,12 +158,17 @@ SUBJECT_IDS = Statement(
 
 
 class Criteria(NamedTuple):
-    """Criteria for messages; None matches all. `text` is an id or the beginning of a subject."""
+    """Criteria for messages; None matches all. `text` is an id or the beginning of a subject.
+
+    The ids are from `first` up to but not including `end`.
+    """
 
     queue: str | None = None
     state: str | None = None
     group: str | None = None
     text: str | None = None
+    first: int = -MAX_INTEGER - 1
+    end: int = MAX_INTEGER
 
 
 class Position(NamedTuple):
@@ -207,6 +222,8 @@ def _page_by_state(
         connection,
         queue=criteria.queue,
         state=criteria.state,
+        first=criteria.first,
+        end=criteria.end,
         section=position.section,
         position=offset,
         limit=limit + 1,
@@ -228,9 +245,9 @@ def _sections(criteria: Criteria) -> list[Section]:
     if criteria.group is not None:
         return [Section(GROUP_IDS, criteria._asdict(), by_id=True)]
     if criteria.queue is None and criteria.state is None:
-        return [Section(NEWEST_IDS, {}, by_id=True)]
+        return [Section(NEWEST_IDS, {"first": criteria.first, "end": criteria.end}, by_id=True)]
     if criteria.queue is None and criteria.state == State.DEAD_LETTERED:
-        return [Section(DEAD_LETTER_IDS, {})]
+        return [Section(DEAD_LETTER_IDS, {"first": criteria.first, "end": criteria.end})]
     return []
 
 
@@ -238,6 +255,77 @@ def _by_text(criteria: Criteria, text: str) -> list[Section]:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
     values = criteria._asdict()
     return [Section(IDENTIFIER_IDS, values | {"number": number}), Section(SUBJECT_IDS, values)]
+
+
+# True if the message in the middle, or the next one after it, was enqueued at the time or later.
+IS_LATER = """coalesce((SELECT enqueued_at FROM mqlite_messages
+                                    WHERE id >= (low + high) / 2
+                                    ORDER BY id LIMIT 1) >= %(at)s, 1)"""
+
+# Bisects the ids, which ascend with the times at which messages are enqueued, so that no index on
+# the time is needed. Messages that were enqueued while the clock was set back may be on the wrong
+# side.
+FIRST_ID_SINCE = Statement(
+    """
+    WITH RECURSIVE bisected(low, high) AS (
+        SELECT 0, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'mqlite_messages'), 0) + 1
+         UNION ALL
+        SELECT CASE WHEN """
+    + IS_LATER
+    + """ THEN low ELSE (low + high) / 2 + 1 END,
+               CASE WHEN """
+    + IS_LATER
+    + """ THEN (low + high) / 2 ELSE high END
+          FROM bisected
+         WHERE low < high)
+    SELECT low FROM bisected WHERE low >= high
+    """,
+)
+
+
+def first_id_since(connection: Connection, at: int) -> int:
+    """Return the lowest id of the messages that were enqueued at or after this time."""
+    id: int = FIRST_ID_SINCE.value(connection, at=at)
+    return id
+
+
+# Reads the bodies of messages that were found by their ids.
+CONTAINING = Statement(
+    """
+    SELECT m.id
+      FROM json_each(%(ids)s) AS listed
+     CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = listed.value
+     WHERE instr(m.body, %(bytes)s) OR instr(m.errors, %(escaped)s)
+        OR instr(m.dead_letter_description, %(text)s)
+    """,
+)
+
+# length() of a BLOB does not read it.
+TOTAL_BYTES = Statement(
+    """
+    SELECT coalesce(sum(length(m.body)), 0)
+      FROM json_each(%(ids)s) AS listed
+     CROSS JOIN mqlite_messages AS m NOT INDEXED ON m.id = listed.value
+    """,
+)
+
+
+def containing(connection: Connection, ids: Sequence[int], text: str) -> set[int]:
+    """Return those of the messages whose body or errors contain the text, case-sensitive."""
+    rows = CONTAINING.all(
+        connection,
+        ids=json.dumps(list(ids)),
+        bytes=text.encode(),
+        escaped=json.dumps(text)[1:-1],
+        text=text,
+    )
+    return {id for (id,) in rows}
+
+
+def total_bytes(connection: Connection, ids: Sequence[int]) -> int:
+    """Return the number of bytes of the bodies of these messages."""
+    total: int = TOTAL_BYTES.value(connection, ids=json.dumps(list(ids)))
+    return total
 
 
 # Served by mqlite_messages_active: claimable messages in claim order, then blocked ones.

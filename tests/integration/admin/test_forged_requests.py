@@ -55,6 +55,6 @@ def test_forged_id_is_no_error(operator, queue, id):
 
 @pytest.mark.parametrize("value", TOO_LARGE)
 @pytest.mark.parametrize("url", [MESSAGES, DEAD_LETTERS])
-@pytest.mark.parametrize("parameter", ["q", "p", "group", "queue", "state", "reason"])
+@pytest.mark.parametrize("parameter", ["q", "p", "group", "queue", "state", "reason", "since"])
 def test_forged_list_parameter_is_no_error(operator, queue, url, parameter, value):
     assert operator.get(url, {parameter: value}).status_code in (200, 302, 400)

@@ -4,11 +4,20 @@ import html
 import re
 
 import pytest
+from django.utils import timezone
 
 from django_mqlite.models import Message
-from tests.support.verbs import claim_one, dead_letter, deferred, enqueue_and_claim, overwrite
+from django_mqlite.verbs import find
+from tests.support.verbs import (
+    claim_one,
+    dead_letter,
+    deferred,
+    enqueue_and_claim,
+    overwrite,
+    state_of,
+)
 
-from .pages import DEAD_LETTERS, LISTS, MESSAGES, listed, text_of
+from .pages import DEAD_LETTERS, LISTS, MESSAGES, confirmation, listed, page_of, text_of
 
 NEXT = re.compile(r'<a href="([^"]*)" rel="next"')
 
@@ -233,6 +242,125 @@ def test_list_shows_what_matters_in_its_state(viewer, one_of_each, state, texts)
     page = text_of(viewer.get(MESSAGES, {"state": state}))
 
     assert [t for t in texts if t.format(head=one_of_each.pk) not in page] == []
+
+
+@pytest.fixture
+def of_three_times(queue, clock):
+    """A message and a dead letter of each of three hours, the last hour last."""
+    messages = []
+    for _ in range(3):
+        messages.append((Message.objects.enqueue("jobs", 1, priority=-1), dead_letter("jobs")))
+        clock.advance(3600)
+    return messages
+
+
+@pytest.mark.parametrize(
+    ("query", "hours"),
+    [
+        ({"since": "1h"}, {2}),
+        ({"since": "2h"}, {1, 2}),
+        ({"until": "2h"}, {0}),
+        ({"since": "3h", "until": "1h"}, {0, 1}),
+        ({"since": "3h", "until": "1h", "queue": "jobs"}, {0, 1}),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_list_is_filtered_by_time(viewer, of_three_times, query, hours, place):
+    url = (MESSAGES, DEAD_LETTERS)[place]
+    states = {"state": "active"} if place == 0 else {}
+
+    ids = listed(viewer.get(url, query | states))
+
+    assert set(ids) == {of_three_times[hour][place].pk for hour in hours}
+
+
+def test_local_time_of_a_filter_is_in_the_current_time_zone(viewer, queue, clock, settings):
+    settings.TIME_ZONE = "Europe/Berlin"
+    first = Message.objects.enqueue("jobs", 1)
+    clock.advance(60)
+    second = Message.objects.enqueue("jobs", 1)
+    local = timezone.localtime(clock.now).strftime("%Y-%m-%dT%H:%M")
+
+    assert listed(viewer.get(MESSAGES, {"since": local})) == [second.pk]
+    assert listed(viewer.get(MESSAGES, {"until": local})) == [first.pk]
+
+
+@pytest.mark.parametrize("url", [MESSAGES, DEAD_LETTERS])
+@pytest.mark.parametrize(
+    "value", ["yesterday", "5w", "9" * 30, "2024-13-01T00:00", "0001-01-01T00:00"]
+)
+def test_invalid_time_leads_back_to_the_list(viewer, queue, url, value):
+    assert viewer.get(url, {"since": value}, follow=True).status_code == 200
+
+
+def test_actions_on_all_matching_keep_to_the_time(operator, of_three_times):
+    url = f"{MESSAGES}?state=active&since=1h"
+    fields = {"action": "discard", "select_across": "1", "_selected_action": "0"}
+
+    assert "Discard 1 message?" in text_of(operator.post(url, fields))
+
+
+def test_list_is_filtered_by_worker(viewer, queue):
+    first = enqueue_and_claim("jobs", 1)
+    overwrite(Message.objects.filter(pk=first.pk), locked_by="host-a:7")
+    enqueue_and_claim("jobs", 1)
+
+    page = text_of(viewer.get(page_of(first)))
+
+    url = f"{MESSAGES}?state=locked&amp;worker=host-a%3A7"
+    assert url in page
+    assert listed(viewer.get(html.unescape(url))) == [first.pk]
+
+
+def test_text_is_found_in_bodies_and_errors(viewer, queue):
+    body = Message.objects.enqueue("jobs", {"to": "ada@example.com"}, priority=-1)
+    letter = enqueue_and_claim("jobs", 1)
+    letter.reject("Refused", error=ValueError("ada@example.com"))
+    Message.objects.enqueue("jobs", 1)
+
+    assert listed(viewer.get(MESSAGES, {"contains": "ada@"})) == [letter.pk, body.pk]
+    assert listed(viewer.get(MESSAGES, {"contains": "ada@", "state": "active"})) == [body.pk]
+    assert listed(viewer.get(DEAD_LETTERS, {"contains": "ada@"})) == [letter.pk]
+    query = {"contains": "ada@", "error_class": "ValueError", "since": "1h"}
+    assert listed(viewer.get(DEAD_LETTERS, query)) == [letter.pk]
+    assert listed(viewer.get(DEAD_LETTERS, query | {"error_class": "KeyError"})) == []
+
+
+def test_search_in_contents_says_where_it_stopped(viewer, queue, monkeypatch):
+    monkeypatch.setattr(find, "MAX_SEARCHED", 100)
+    rare = Message.objects.enqueue("jobs", "rare")
+    Message.objects.enqueue_many("jobs", [1] * 150)
+
+    page = text_of(viewer.get(MESSAGES, {"contains": "rare"}))
+    assert "The search stopped after 100 messages." in page
+    (url,) = re.findall(r'<a href="([^"]*)">Continue the search', page)
+
+    assert listed(viewer.get(MESSAGES + html.unescape(url))) == [rare.pk]
+
+
+@pytest.mark.parametrize("url", [MESSAGES, DEAD_LETTERS])
+def test_contents_are_searched_only_by_users_who_may_see_them(
+    make_staff, viewer, queue, url, settings, caplog
+):
+    dead_letter("jobs", "secret")
+    blind = make_staff("view_message", "view_deadletter")
+
+    assert 'name="contains"' not in text_of(blind.get(url))
+    assert blind.get(url, {"contains": "secret"}).status_code == 400
+    settings.MQLITE = {"ADMIN_BODY": "tests.integration.admin.masking.mask"}
+    assert viewer.get(url, {"contains": "secret"}).status_code == 400
+
+
+def test_search_in_contents_offers_no_action_on_all_that_match(operator, queue):
+    """Such an action would ignore the text."""
+    letter = dead_letter("jobs", "secret")
+    url = f"{DEAD_LETTERS}?contains=secret"
+    fields = {"action": "purge", "select_across": "1", "_selected_action": "0"}
+
+    assert "all matching …" not in text_of(operator.get(url))
+    operator.post(url, fields | confirmation(1))
+
+    assert state_of(letter) == "dead_lettered"
 
 
 def test_empty_list_names_what_was_looked_for(viewer, queue):
