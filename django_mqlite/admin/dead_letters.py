@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.contrib.admin.views.main import PAGE_VAR
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -38,9 +39,14 @@ class DeadLetterAdmin(BaseMessageAdmin):
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
     def _error_counts(self, request: HttpRequest) -> list[tuple[str, str, int]]:
-        """Return label, URL and count of the dead letters with each class of errors."""
-        if self.is_restricted(request):
-            return []  # the counts would include messages that the user may not view
+        """Return label, URL and count of the dead letters with each class of errors.
+
+        There are none if the list has other filters than the queue, which the counts would ignore,
+        or if the user may not view every dead letter.
+        """
+        filters = {name for name, value in request.GET.items() if value} - {"queue", PAGE_VAR}
+        if filters or self.is_restricted(request):
+            return []
         queue = request.GET.get("queue") or None
         try:
             counts = DeadLetter.objects.count_by_error(queue, limit=SHOWN_ERRORS)

@@ -158,6 +158,7 @@ class EnqueueForm(BodyForm):
     properties = forms.JSONField(
         label=_("Properties"),
         required=False,
+        initial=dict,
         help_text=_('A JSON object whose values are texts, such as {"tenant": "acme"}.'),
     )
     message_id = forms.CharField(label=_("Message id"), required=False)
@@ -180,7 +181,7 @@ class EnqueueForm(BodyForm):
     def options(self) -> Mapping[str, Any]:
         """The options of enqueue() that were filled in."""
         values = {name: self.cleaned_data.get(name) for name in self.OPTIONS}
-        return {name: value for name, value in values.items() if value not in (None, "")}
+        return {name: value for name, value in values.items() if value not in (None, "", {})}
 
 
 def enqueue(model_admin: Any, request: HttpRequest) -> HttpResponse:

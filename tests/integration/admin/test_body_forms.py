@@ -140,6 +140,7 @@ def test_binary_body_is_not_offered_for_editing(editor, queue, caplog):
 
 def test_message_is_enqueued_with_its_options(sender, queue):
     assert ENQUEUE in text_of(sender.get(MESSAGES))
+    assert "null" not in text_of(sender.get(ENQUEUE)).partition("<fieldset")[2]
     fields = JSON | {
         "target": "queue:jobs",
         "body": '{"a": 1}',

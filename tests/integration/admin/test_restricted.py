@@ -80,6 +80,12 @@ def test_list_has_only_rows_that_the_user_may_view(make_request, letters, mixin,
     assert other.pk not in listed(response.render())
 
 
+def test_counts_of_errors_are_left_out_of_a_restricted_list(make_request, letters):
+    admin = admins(OwnQueue)[DeadLetter]
+
+    assert "× Broken" not in admin.changelist_view(make_request()).render().content.decode()
+
+
 @both
 @pytest.mark.parametrize("model", [Message, DeadLetter])
 def test_page_and_body_of_another_row_are_refused(make_request, letters, mixin, model):
