@@ -285,7 +285,7 @@ def test_body_is_not_logged_if_a_filter_fails(matching, caplog):
 @pytest.mark.parametrize(
     ("body", "content_type", "expected"),
     [
-        (b'{"a": 1}', None, {}),
+        (b'{"a": 1}', None, {"a": 1.0}),
         (b'{"a": 1}', "application/vnd.x+JSON", {"a": 1.0}),
         (b'{"a": 1}', "text/plain", {}),
         (b"[1]", "application/json", {}),

@@ -239,6 +239,16 @@ def failing_task(make_queue, monkeypatch):
 
 
 @pytest.fixture
+def admins(settings):
+    """The address of the administrators, in the notation of the Django in use."""
+    address = "operations@example.com"
+    settings.ADMINS = [address] if VERSION >= (6, 0) else [("Operations", address)]
+    # Django 6.1 warns where a project that sends mail has no MAILERS; older ones ignore it.
+    settings.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
+    return address
+
+
+@pytest.fixture
 def sentry_events(monkeypatch):
     """The events that the Sentry SDK sends, with its integration for logging."""
     sentry_sdk = pytest.importorskip("sentry_sdk", reason="NOT TESTED: sentry-sdk is absent")
@@ -289,10 +299,9 @@ def test_dead_letter_is_one_event_in_sentry(failing_task, sentry_events):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_dead_letter_is_one_mail_to_the_admins(failing_task, settings, mailoutbox):
+def test_dead_letter_is_one_mail_to_the_admins(failing_task, admins, mailoutbox):
     names: dict = {}
     exec(block("alerts", "LOGGING"), names)
-    settings.ADMINS = names["ADMINS"] if VERSION >= (6, 0) else [("a", "operations@example.com")]
     logger = logging.getLogger("django_mqlite")
     before = (list(logger.handlers), logger.level, logger.propagate)
     logging.config.dictConfig(names["LOGGING"])
@@ -302,16 +311,15 @@ def test_dead_letter_is_one_mail_to_the_admins(failing_task, settings, mailoutbo
         logger.handlers, logger.level, logger.propagate = before
 
     (mail,) = mailoutbox
-    assert mail.to == ["operations@example.com"]
+    assert mail.to == names["ADMINS"] == [admins]
     assert f"#{Message.objects.get().pk} of orders is a dead letter" in mail.subject
     assert "4141" not in mail.subject + mail.body
 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("own_handlers")
-def test_summary_of_dead_letters_is_mailed(make_queue, settings, mailoutbox, monkeypatch):
+def test_summary_of_dead_letters_is_mailed(make_queue, admins, mailoutbox, monkeypatch):
     monkeypatch.setattr("django_mqlite.recurring._declared", {})
-    settings.ADMINS = ["a@example.com"] if VERSION >= (6, 0) else [("a", "a@example.com")]
     make_queue("dead-letter-summary")
     make_queue("jobs")
     names: dict = {}
