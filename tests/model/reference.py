@@ -157,11 +157,16 @@ class Reference(Book):
 
     def claim_and_delete(self, queue: str, limit: int) -> list[Record]:
         self.require_queue(queue)
-        taken = self.claimable(queue)[: min(limit, self.room(queue))]
-        self.take(queue, len(taken))
-        for record in taken:
+        taken: list[Record] = []
+        # The next message of a line is claimable when the one before it is deleted.
+        while len(taken) < limit and self.room(queue) and (claimable := self.claimable(queue)):
+            record = claimable[0]
             record.deliveries += 1
+            self.take(queue, 1)
             self.delete(record, "claimed and deleted")
+            taken.append(record)
+        if len(taken) < limit:
+            self.take(queue, 0)
         return taken
 
     def refuse_in_transaction(self) -> None:

@@ -235,16 +235,17 @@ class World:
 
     def compare_claimable(self) -> None:
         """Compare the claimable messages and their order: claim all of them, and roll back."""
-        queues = self.model.queues
+        queues = list(self.model.queues)
+        self.model.begin()
         expected = {
-            name: [m.id for m in self.model.claimable(name)[: self.model.room(name)]]
-            for name in queues
+            name: [m.id for m in self.model.claim_and_delete(name, 1_000)] for name in queues
         }
+        self.model.rollback()
         found = {}
         with suppress(Undo), transaction.atomic():
             for name in queues:
-                taken = Message.objects.claim_and_delete(name, limit=1_000)
-                found[name] = [message.pk for message in taken]
+                messages = Message.objects.claim_and_delete(name, limit=1_000)
+                found[name] = [message.pk for message in messages]
             raise Undo
         assert found == expected
 
