@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 from django.db.utils import OperationalError
 
-from .conf import get_settings
+from .conf import InvalidSettings, get_settings
 from .exceptions import HandlersNotImported
 from .handlers import Handler, get_handlers, prepare_task, queues_of_kinds
 from .names import suggestion
@@ -89,6 +89,8 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     """Check that MQLITE is valid."""
     try:
         get_settings()
+    except InvalidSettings as error:
+        return [Error(mistake, id="mqlite.E001") for mistake in error.mistakes]
     except ImproperlyConfigured as error:
         return [Error(str(error), id="mqlite.E001")]
     return []

@@ -1,6 +1,7 @@
 """The MQLITE setting, read by one function, and the options for Django's own SQLite engine."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from json import JSONEncoder
@@ -9,15 +10,47 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.db import connections
 from django.utils.module_loading import import_string
 
-from .exceptions import MqliteError
+from .exceptions import MqliteError, Restorable
 from .guard import safe_repr
 from .limits import read_rate
-from .names import check_options, checked_name
+from .names import check_options, checked_name, suggestion, unknown_options
 from .schedules import Schedule, read_schedule
 from .timing import milliseconds
 from .types import OrderingMode, QueueConfig
+
+
+class InvalidSettings(Restorable, ImproperlyConfigured):
+    """The setting has mistakes. `mistakes` has a sentence for each of them."""
+
+    def __init__(self, mistakes: Iterable[str]) -> None:
+        self.mistakes = tuple(mistakes)
+        text = "\n- ".join(("The settings have several mistakes:", *self.mistakes))
+        super().__init__(self.mistakes[0] if len(self.mistakes) == 1 else text)
+
+
+class Mistakes:
+    """The mistakes of a setting, collected so that all of them are reported at once."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._texts = list(texts)
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Collect the mistakes that the block raises."""
+        try:
+            yield
+        except InvalidSettings as error:
+            self._texts += error.mistakes
+        except ImproperlyConfigured as error:
+            self._texts.append(str(error))
+
+    def raise_any(self) -> None:
+        """Raise InvalidSettings if there are mistakes."""
+        if self._texts:
+            raise InvalidSettings(self._texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,46 +76,54 @@ class Settings:
 
 
 def get_settings() -> Settings:
-    """Return the MQLITE setting; raise ImproperlyConfigured if it is not valid."""
+    """Return the MQLITE setting; raise InvalidSettings, with all mistakes, if it is not valid."""
     return _read()
 
 
 @cache
 def _read() -> Settings:
     raw = getattr(settings, "MQLITE", {})
-    _check_names(raw, {"QUEUES", "SCHEDULES", *SETTING_OPTIONS}, "MQLITE")
+    _check_names(raw, raw, "MQLITE")
+    readers = {
+        "QUEUES": ("queues", _queues),
+        **SETTING_OPTIONS,
+        "SCHEDULES": ("schedules", _schedules),
+    }
+    mistakes = Mistakes(unknown_options(raw, readers, "MQLITE"))
     values: dict[str, Any] = {}
-    if "QUEUES" in raw:
-        values["queues"] = _queues(raw["QUEUES"])
-    for name, (attribute, read) in SETTING_OPTIONS.items():
+    for name, (attribute, read) in readers.items():
         if name in raw:
-            values[attribute] = read(raw[name], f"MQLITE[{name!r}]")
-    if "SCHEDULES" in raw:
-        values["schedules"] = _schedules(raw["SCHEDULES"])
+            with mistakes.collected():
+                values[attribute] = read(raw[name], f"MQLITE[{name!r}]")
+    mistakes.raise_any()
     return Settings(**values)
 
 
-def _queues(raw: Any) -> dict[str, QueueConfig]:
-    _check_names(raw, raw, "MQLITE['QUEUES']")
-    return {
-        _queue_name(name): queue_config(options, f"MQLITE['QUEUES'][{name!r}]")
-        for name, options in raw.items()
-    }
+def _queues(raw: Any, where: str) -> dict[str, QueueConfig]:
+    _check_names(raw, raw, where)
+    queues, mistakes = {}, Mistakes()
+    for name, options in raw.items():
+        with mistakes.collected():
+            queues[_queue_name(name, where)] = queue_config(options, f"{where}[{name!r}]")
+    mistakes.raise_any()
+    return queues
 
 
-def _queue_name(name: Any) -> str:
+def _queue_name(name: Any, where: str) -> str:
     try:
         return checked_name(name)
     except ValueError as error:
-        raise ImproperlyConfigured(f"MQLITE['QUEUES']: {error}") from error
+        raise ImproperlyConfigured(f"{where}: {error}") from error
 
 
-def _schedules(raw: Any) -> dict[str, Schedule]:
-    _check_names(raw, raw, "MQLITE['SCHEDULES']")
-    return {
-        name: configured_schedule(name, options, f"MQLITE['SCHEDULES'][{name!r}]")
-        for name, options in raw.items()
-    }
+def _schedules(raw: Any, where: str) -> dict[str, Schedule]:
+    _check_names(raw, raw, where)
+    schedules, mistakes = {}, Mistakes()
+    for name, options in raw.items():
+        with mistakes.collected():
+            schedules[name] = configured_schedule(name, options, f"{where}[{name!r}]")
+    mistakes.raise_any()
+    return schedules
 
 
 def configured_schedule(name: Any, options: Any, where: str) -> Schedule:
@@ -96,6 +137,11 @@ def configured_schedule(name: Any, options: Any, where: str) -> Schedule:
 def _alias(value: Any, where: str) -> str | None:
     if value is not None and not (isinstance(value, str) and value):
         raise ImproperlyConfigured(f"{where} must be an alias of DATABASES, not {safe_repr(value)}")
+    if value is not None and value not in connections.settings:
+        raise ImproperlyConfigured(
+            f"{where} is {value!r}, which is not an alias of DATABASES"
+            f"{suggestion(value, connections.settings)}"
+        )
     return value
 
 
@@ -152,10 +198,15 @@ def queue_config(options: Mapping[str, Any], where: str, *, kind: str = "queue")
 
 def queue_columns(options: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the columns that `options` set; raise ImproperlyConfigured for an invalid option."""
-    _check_names(options, set(QUEUE_OPTIONS), where)
+    _check_names(options, options, where)
+    mistakes = Mistakes(unknown_options(options, QUEUE_OPTIONS, where))
     columns: dict[str, Any] = {}
-    for name, value in options.items():
-        columns |= QUEUE_OPTIONS[name](value, f"{where}[{name!r}]")
+    for name in options:
+        if name not in QUEUE_OPTIONS:
+            continue
+        with mistakes.collected():
+            columns |= QUEUE_OPTIONS[name](options[name], f"{where}[{name!r}]")
+    mistakes.raise_any()
     return columns
 
 
@@ -193,7 +244,10 @@ def _bound(read: Callable[[Any, str], int]) -> Callable[[Any, str], int]:
     def read_bound(value: Any, where: str) -> int:
         if value is None:
             return -1
-        return 0 if value == "inherit" else read(value, where)
+        try:
+            return 0 if value == "inherit" else read(value, where)
+        except ImproperlyConfigured as error:
+            raise ImproperlyConfigured(f"{error}. None is no limit.") from error
 
     return read_bound
 
@@ -310,7 +364,7 @@ def sqlite_options(*, timeout: float = 5, synchronous: str = "FULL") -> dict[str
 
 
 def _clear_cache(*, setting: str, **_: Any) -> None:
-    if setting in ("MQLITE", "TIME_ZONE"):
+    if setting in ("DATABASES", "MQLITE", "TIME_ZONE"):
         _read.cache_clear()
 
 

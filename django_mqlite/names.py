@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 from .guard import safe_repr
 
@@ -27,9 +28,17 @@ def check_options(raw: object, known: Iterable[str], where: str) -> None:
     """Raise TypeError unless `raw` is a mapping, and ValueError if it has an unknown option."""
     if not isinstance(raw, Mapping):
         raise TypeError(f"{where} must be a dict, not {safe_repr(raw)}")
-    for name in raw:
-        if name not in known:
-            raise ValueError(f"{where} has no option {safe_repr(name)}{suggestion(name, known)}")
+    for mistake in unknown_options(raw, known, where):
+        raise ValueError(mistake)
+
+
+def unknown_options(raw: Iterable[Any], known: Iterable[str], where: str) -> list[str]:
+    """Return an error for each unknown option, with a suggestion."""
+    return [
+        f"{where} has no option {safe_repr(name)}{suggestion(name, known)}"
+        for name in raw
+        if name not in known
+    ]
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:
@@ -45,4 +54,7 @@ def suggestion_sentence(name: object, known: Iterable[str]) -> str:
 
 
 def _similar(name: object, known: Iterable[str]) -> str | None:
-    return next(iter(get_close_matches(str(name), list(known), n=1)), None)
+    """Return the most similar name, whatever its case."""
+    by_lower = {str(each).lower(): each for each in known}
+    similar = get_close_matches(str(name).lower(), list(by_lower), n=1)
+    return by_lower[similar[0]] if similar else None

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
+
 from .conf import get_settings
 
 APP_LABEL = "django_mqlite"
@@ -20,7 +22,10 @@ class MqliteRouter:
         return self.db_for_read(model, **hints)
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
-        database = get_settings().database
-        if app_label == APP_LABEL and database is not None:
-            return db == database
-        return None
+        if app_label != APP_LABEL:
+            return None
+        try:
+            database = get_settings().database
+        except ImproperlyConfigured:
+            return False  # the system checks, which call this as well, report the mistakes
+        return None if database is None else db == database

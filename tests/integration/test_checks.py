@@ -12,6 +12,7 @@ from django.db import OperationalError, connection, connections
 from django_mqlite import checks, deployment_checks, handlers
 from django_mqlite.checks import PAGE
 from django_mqlite.handlers import Handler
+from django_mqlite.routers import MqliteRouter
 from django_mqlite.store.sqlite import database_file
 from tests.support.source import PACKAGE, ROOT
 
@@ -57,7 +58,7 @@ def test_correct_project_passes_every_check():
     [
         ({"QUEUE": {}}, "mqlite.E001", "did you mean"),
         ({"QUEUES": {"jobs": {"lock_duraton": 5}}}, "mqlite.E001", "did you mean"),
-        ({"DATABASE": "queue"}, "mqlite.W005", "queue"),
+        ({"DATABASE": "queue"}, "mqlite.E001", "not an alias of DATABASES"),
         ({"HANDLERS": ["no_such_module"]}, "mqlite.W013", "no_such_module"),
     ],
     ids=str,
@@ -69,6 +70,32 @@ def test_invalid_setting_is_reported(settings, setting, id, text):
 
     assert message.id == id
     assert text in message.msg
+
+
+def test_every_mistake_of_the_setting_is_a_message(settings):
+    settings.MQLITE = {"QUEUE": {}, "MAX_BODY_BYTES": 0}
+
+    errors = [message for message in run_checks(tags=["mqlite"]) if message.id == "mqlite.E001"]
+
+    assert len(errors) == 2
+
+
+def test_database_that_the_routers_do_not_choose_is_reported(settings, monkeypatch):
+    monkeypatch.setitem(
+        connections.settings, "queue", {**connection.settings_dict, "NAME": ":memory:"}
+    )
+    settings.MQLITE = {"DATABASE": "queue"}
+
+    assert "'queue'" in messages()["mqlite.W005"].msg
+
+
+def test_router_migrates_nothing_while_the_setting_is_invalid(settings):
+    """The checks of models ask the router, and then the mistakes are reported."""
+    settings.MQLITE = {"DATABASE": "nowhere"}
+    router = MqliteRouter()
+
+    assert router.allow_migrate("default", "django_mqlite") is False
+    assert router.allow_migrate("default", "auth") is None
 
 
 OPTIONS = [

@@ -1,5 +1,6 @@
 """The MQLITE setting."""
 
+import pickle
 import sys
 from datetime import timedelta
 from json import JSONEncoder
@@ -48,7 +49,7 @@ def test_settings_are_read_with_durations_in_milliseconds():
                 "plain": {},
             },
             "MAX_BODY_BYTES": 10,
-            "DATABASE": "queue",
+            "DATABASE": "default",
         }
     )
 
@@ -62,7 +63,7 @@ def test_settings_are_read_with_durations_in_milliseconds():
         retain_completed_ms=86_400_000,
     )
     assert settings.queues["plain"] == QueueConfig()
-    assert (settings.max_body_bytes, settings.database) == (10, "queue")
+    assert (settings.max_body_bytes, settings.database) == (10, "default")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,11 @@ def test_invalid_setting_is_refused_at_every_read():
     ("value", "message"),
     [
         ({"QUEUE": {}}, r"MQLITE has no option 'QUEUE'; did you mean 'QUEUES'\?"),
-        ({"queues": {}}, r"MQLITE has no option 'queues'"),
+        ({"queues": {}}, r"MQLITE has no option 'queues'; did you mean 'QUEUES'\?"),
+        ({"dlq_max_age": 5}, r"did you mean 'DLQ_MAX_AGE'\?"),
+        ({"QUEUES": {"emails": {"LOCK_DURATION": 5}}}, r"did you mean 'lock_duration'\?"),
+        ({"DATABASE": "Default"}, r"'Default', which is not an alias .* did you mean 'default'\?"),
+        ({"DATABASE": "xyz"}, r"MQLITE\['DATABASE'\] is 'xyz', .*; known: default"),
         ({"MAX_BODY_SIZE": 1}, r"did you mean 'MAX_BODY_BYTES'\?"),
         ({"XYZ": 1}, r"no option 'XYZ'; known: ADMIN_BODY, CORS, .*MAX_BODY_BYTES, QUEUES"),
         (
@@ -122,6 +127,43 @@ def test_invalid_setting_is_refused_at_every_read():
 def test_unknown_option_is_refused_with_a_suggestion(value, message):
     with pytest.raises(ImproperlyConfigured, match=message):
         settings_of(value)
+
+
+def test_all_mistakes_are_reported_at_once():
+    setting = {
+        "QUEUE": {},
+        "QUEUES": {"a b": {}, "emails": {"lock_duration": 0, "max": 1}, "jobs": 5},
+        "SCHEDULES": {"s": {"every": 0}, "t": {"cron": "* * *", "queue": "jobs"}},
+        "MAX_BODY_BYTES": 0,
+    }
+
+    with pytest.raises(ImproperlyConfigured) as raised:
+        settings_of(setting)
+
+    places = [
+        "MQLITE has no option 'QUEUE'",
+        "MQLITE['QUEUES']: Invalid queue name 'a b'",
+        "MQLITE['QUEUES']['emails'] has no option 'max'",
+        "MQLITE['QUEUES']['emails']['lock_duration'] must be",
+        "MQLITE['QUEUES']['jobs'] must be a dict",
+        "MQLITE['MAX_BODY_BYTES'] must be",
+        "MQLITE['SCHEDULES']['s']",
+        "MQLITE['SCHEDULES']['t']['cron'] is not a valid cron expression",
+    ]
+    mistakes = raised.value.mistakes
+    assert len(mistakes) == len(places)
+    for place in places:
+        assert [text for text in mistakes if text.startswith(place)] != []
+        assert f"\n- {place}" in str(raised.value)
+    assert pickle.loads(pickle.dumps(raised.value)).mistakes == mistakes
+
+
+@pytest.mark.parametrize("name", ["DLQ_MAX_AGE", "DLQ_MAX_COUNT", "DLQ_MAX_BYTES"])
+def test_error_of_a_bound_says_that_none_is_no_limit(name):
+    with pytest.raises(ImproperlyConfigured, match=r"None is no limit\.$"):
+        settings_of({name: 0})
+    with pytest.raises(ImproperlyConfigured, match=r"None is no limit\.$"):
+        queue_config({name.lower(): 0}, "queue 'q'")
 
 
 NO_DICTS = (None, ["emails"], "emails", 5)
