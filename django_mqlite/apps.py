@@ -24,7 +24,7 @@ class MqliteConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import checks, deployment_checks  # noqa: F401, PLC0415 - registers them
+        from . import checks, deployment_checks, drift_checks  # noqa: F401, PLC0415 - registers them
         from .signals import connect_logging  # noqa: PLC0415 - only when the apps are ready
 
         connect_logging()

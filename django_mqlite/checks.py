@@ -308,7 +308,8 @@ def _check_handlers(connection: Any) -> list[CheckMessage]:
         Warning(
             f"{handler.path} handles queue {queue!r}, which does not exist and is not in "
             f"MQLITE['QUEUES']{suggestion(queue, known)}.",
-            hint="Declare the queue and run migrate, or call Queue.objects.create_queue().",
+            hint="Declare the queue and run migrate, or call Queue.objects.create_queue(). Workers "
+            "serve the other queues.",
             id="mqlite.W004",
         )
         for queue, handler in imported_handlers().items()

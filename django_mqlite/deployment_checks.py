@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from django.apps import AppConfig, apps
 from django.core.checks import CheckMessage, Tags, Warning, register
+from django.core.management import find_commands, get_commands
 from django.db import connections
 from django.db.utils import OperationalError
 
@@ -53,6 +55,7 @@ def check_deployment(**_: Any) -> list[CheckMessage]:
         *_check_directory(connection.alias),
         *_check_aliases(connection.alias),
         *_check_atomic_handlers(),
+        *_check_commands(),
     ]
 
 
@@ -161,6 +164,31 @@ def file_system_of(directory: Path) -> str:
     }
     ancestors = [directory, *directory.parents]
     return next((mounted[path] for path in ancestors if path in mounted), "")
+
+
+def _check_commands() -> Iterator[CheckMessage]:
+    """Yield a warning for each command that another app has as well, such as Channels' runworker.
+
+    The first app in INSTALLED_APPS wins.
+    """
+    own = apps.get_app_config("django_mqlite")
+    others = [config for config in apps.get_app_configs() if config is not own]
+    for name in _commands_of(own):
+        for other in others:
+            if name in _commands_of(other):
+                winner = get_commands()[name]
+                yield Warning(
+                    f"{own.name} and {other.name} have the command {name!r}: `manage.py {name}` "
+                    f"runs that of {winner}, which is listed first in INSTALLED_APPS.",
+                    hint="`manage.py mqlite worker` is always the worker of this package."
+                    if name == "runworker"
+                    else "The order of INSTALLED_APPS decides.",
+                    id="mqlite.W018",
+                )
+
+
+def _commands_of(config: AppConfig) -> list[str]:
+    return find_commands(str(Path(config.path) / "management"))
 
 
 def _check_atomic_handlers() -> Iterator[CheckMessage]:

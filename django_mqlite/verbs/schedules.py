@@ -91,6 +91,12 @@ def readable_records(using: str) -> list[tuple[Schedule, ScheduleRecord]]:
     ]
 
 
+def stored_definitions(using: str) -> dict[str, str]:
+    """Return the definition of each schedule as it was stored by the process that started last."""
+    records = dict(store.schedules.SCHEDULE_RECORDS.all(connections[using]))
+    return {name: record.definition for name in records if (record := _parse(records[name]))}
+
+
 def _due_times(
     schedules: Mapping[str, Schedule], records: Mapping[str, str | None]
 ) -> dict[str, int]:

@@ -200,16 +200,25 @@ def served_queues(
 ) -> tuple[str, ...]:
     """Return the queues to serve, in order: `included`, or all with a handler or a tasks backend.
 
-    A name with `*` is a pattern: it means the others of these that it matches.
+    A name with `*` is a pattern: it means the others of these that it matches. Those that do not
+    exist in the database are skipped with a warning.
 
-    Raises NotReady if a queue does not exist or has no handler, or if a pattern matches none.
+    Raises NotReady if a named queue does not exist or has no handler, or if a pattern matches none.
     """
     known = set(Queue.objects.db_manager(using).values_list("name", flat=True))
     handled = handlers.keys() | queues_of_kinds()
     left_out = set(_expand_patterns(handled, excluded))
     selected = dict.fromkeys(_expand_patterns(handled, included or ["*"]))
-    queues = tuple(queue for queue in selected if queue not in left_out)
-    for queue in [*queues, *sorted(left_out)]:
+    missing = handled - known - {*included, *excluded}
+    for queue in sorted(missing.intersection(selected) - left_out):
+        logger.warning(
+            "queue %s has a handler and is not served, because it is not in database %r; create "
+            "it, for example with MQLITE['QUEUES'] and `manage.py migrate`, and restart the worker",
+            queue,
+            using,
+        )
+    queues = tuple(queue for queue in selected if queue not in left_out | missing)
+    for queue in [*queues, *sorted(left_out - missing)]:
         if queue not in known:
             raise NotReady(str(QueueNotFound(queue, known)))
     for queue in queues:
@@ -221,7 +230,7 @@ def served_queues(
             )
     if not queues:
         raise NotReady(
-            "There is no queue to serve: none of the selected queues has a handler. "
+            "There is no queue to serve: none of the selected queues exists and has a handler. "
             "Write one with @handler('queue') in the `handlers` module of an installed app or one "
             "of MQLITE['HANDLERS']."
         )

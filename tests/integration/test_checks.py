@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from django.core.checks import run_checks
+from django.core.management import get_commands
 from django.db import OperationalError, connection, connections
 
 from django_mqlite import checks, deployment_checks, handlers
@@ -149,6 +150,7 @@ def test_handler_of_a_missing_queue_is_reported_with_a_suggestion(
     assert "emials" in text
     assert "did you mean 'emails'?" in text
     make_queue("emials")
+    make_queue("emails")
     assert messages(databases=["default"]) == {}
 
 
@@ -244,6 +246,32 @@ def test_directory_that_does_not_exist_yet_is_accepted(monkeypatch):
     monkeypatch.setitem(connection.settings_dict, "NAME", "no/such/directory/db.sqlite3")
 
     assert messages() == {}
+
+
+# Commands
+
+
+@pytest.mark.parametrize(("first", "winner"), [(True, "channels"), (False, "django_mqlite")])
+def test_command_of_another_app_is_reported_with_the_winner(
+    settings, monkeypatch, tmp_path, first, winner
+):
+    """Django Channels has a command `runworker` too."""
+    for package in ("", "management", "management/commands"):
+        directory = tmp_path / "channels" / package
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "__init__.py").touch()
+    (tmp_path / "channels/management/commands/runworker.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    others = settings.INSTALLED_APPS
+    settings.INSTALLED_APPS = ["channels", *others] if first else [*others, "channels"]
+    get_commands.cache_clear()
+
+    warning = messages()["mqlite.W018"]
+
+    get_commands.cache_clear()
+    assert "django_mqlite and channels have the command 'runworker'" in warning.msg
+    assert f"runs that of {winner}, which is listed first" in warning.msg
+    assert "mqlite worker" in warning.hint
 
 
 # Documentation

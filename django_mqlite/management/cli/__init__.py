@@ -1,6 +1,6 @@
 """The subcommands of `manage.py mqlite`: one entry each in a table."""
 
-from . import act, delete, file, inspect, keys, queues, schedules, show, stats
+from . import act, delete, file, inspect, keys, queues, schedules, show, stats, worker
 from .arguments import Subcommand
 
 SUBCOMMANDS: dict[str, Subcommand] = {
@@ -15,6 +15,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         *schedules.SUBCOMMANDS,
         *keys.SUBCOMMANDS,
         *file.SUBCOMMANDS,
+        *worker.SUBCOMMANDS,
     )
 }
 GROUPS = {
@@ -30,5 +31,6 @@ GROUPS = {
         "pause", "resume", "subscribe", "unsubscribe", "schedules", "keys",
     ),
     "Check and maintain the file": ("health", "doctor", "backup", "vacuum"),
+    "Run": ("worker",),
 }  # fmt: skip
 """The names of the subcommands, under the headings of `manage.py mqlite --help`."""

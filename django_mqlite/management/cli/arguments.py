@@ -35,6 +35,7 @@ class Subcommand:
     run: Callable[[Options, Output], None]
     add_arguments: Callable[[ArgumentParser], None]
     example: str
+    prints_json: bool = True
 
 
 def names(value: str | Iterable[str]) -> tuple[str, ...]:

@@ -36,7 +36,9 @@ class Command(ShellCommand):
                 epilog=f"example:\n  manage.py {subcommand.example}",
             )
             subcommand.add_arguments(subparser)
-            subparser.add_argument("--json", action="store_true", help="print JSON, for scripts")
+            if subcommand.prints_json:
+                text = "print JSON, for scripts"
+                subparser.add_argument("--json", action="store_true", help=text)
             add_database(subparser)
             _add_django_options(subparser)
 

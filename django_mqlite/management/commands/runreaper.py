@@ -38,7 +38,7 @@ class Command(ShellCommand):
             check_writable(using)
             if not options["skip_checks"]:
                 with checking(using):
-                    self.check()
+                    self.check(databases=[using])
             dispatcher = Dispatcher.of_project(using)
             if options["once"]:
                 dispatcher.poll()
