@@ -12,7 +12,7 @@ from ..arguments import checked_ids, checked_integer, checked_text, optional_tex
 from ..conf import get_settings
 from ..doorbell import ring_doorbell
 from ..exceptions import QueueNotFound, TransactionRefused
-from ..limits import QueueLimits
+from ..limits import NO_LIMIT, QueueLimits
 from ..store import sqlite as store
 from ..store.sqlite.base import MessageRow, NotUtf8, decode_text
 from ..timing import Duration
@@ -47,10 +47,14 @@ Take = Callable[..., list[MessageRow]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """Claimed rows. `in_flight_limited`: they count towards their queue's max_in_flight."""
+    """Claimed rows. `in_flight_limited`: they count towards their queue's max_in_flight.
+
+    `room` is the number of messages that the limits of the queue leave after them.
+    """
 
     rows: list[MessageRow]
     in_flight_limited: bool = False
+    room: int = NO_LIMIT
 
 
 def claim_within_limits(
@@ -72,7 +76,11 @@ def claim_within_limits(
     bucket = limits.bucket
     if bucket is not None and (rows or bucket.is_restarted):
         store.limits.write_bucket(connection, queue, bucket.take(len(rows)))
-    return Claimed(rows=rows, in_flight_limited=limits.max_in_flight > 0)
+    return Claimed(
+        rows=rows,
+        in_flight_limited=limits.max_in_flight > 0,
+        room=limits.room - len(rows),
+    )
 
 
 def claim_rows(connection: Any, queue: str, claim: Claim, *, now: int) -> Claimed:
@@ -127,17 +135,22 @@ def _once_per_attempt(
 def _take_within(claim: Claim, take: Callable[..., Claimed], step: int) -> Claimed:
     """Claim until there are `limit` messages, `max_bytes` of bodies, or no more messages.
 
-    A statement claims at most `step` messages, and no more than may fit into `max_bytes`.
+    A statement claims at most `step` messages, and no more than may fit into `max_bytes`. The room
+    of the first one is that of all: a message that is deleted takes no lease from it.
     """
     rows: list[MessageRow] = []
     size = 0
+    room = NO_LIMIT
     in_flight_limited = False
-    while len(rows) < claim.limit and (claim.max_bytes is None or size <= claim.max_bytes):
-        limit = min(claim.limit - len(rows), step)
+    while min(claim.limit - len(rows), room) > 0 and (
+        claim.max_bytes is None or size <= claim.max_bytes
+    ):
+        limit = min(claim.limit - len(rows), step, room)
         if claim.max_bytes is not None:
             limit = min(limit, (claim.max_bytes - size) // get_settings().max_body_bytes + 1)
         batch = take(limit=limit)
         in_flight_limited = in_flight_limited or batch.in_flight_limited
+        room = min(room - len(batch.rows), batch.room)
         rows += batch.rows
         size += sum(len(row.body) for row in batch.rows)
         if len(batch.rows) < limit:

@@ -166,6 +166,15 @@ def test_claim_and_delete_takes_nothing_while_all_leases_are_held(two_at_once):
 
 
 @pytest.mark.rule("17.2")
+def test_claim_and_delete_of_groups_takes_no_more_than_there_are_leases(clock, make_queue):
+    make_queue("jobs", ordering_mode="group_fifo", max_in_flight=2)
+    for _ in range(5):
+        enqueue("jobs", None, group_id="g")
+
+    assert len(Message.objects.claim_and_delete("jobs", limit=5)) == 2
+
+
+@pytest.mark.rule("17.2")
 def test_limit_is_that_of_its_queue_only(two_at_once, make_queue):
     make_queue("others", max_in_flight=1)
     Message.objects.enqueue_many("others", range(3))

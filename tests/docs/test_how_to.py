@@ -16,7 +16,7 @@ from django.contrib.auth.models import Group
 from django.db import connections
 from django.db.models import IntegerField, Model
 
-from django_mqlite import LockLost
+from django_mqlite import LockLost, enqueue_many
 from django_mqlite.handlers import Handler, _handlers
 from django_mqlite.models import Message, Subscription
 from django_mqlite.signals import message_dead_lettered
@@ -96,6 +96,24 @@ def test_topic_reaches_subscriptions_whose_filter_matches(make_queue):
 
     assert {copy.queue for copy in names["copies"]} == {"stock-of-orders", "customs"}
     assert Subscription.objects.count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("own_handlers")
+def test_documented_rate_lets_through_what_the_page_says(make_queue, mqlite_clock, mqlite_drain):
+    settings: dict = {}
+    exec(block("limit-deliveries", "MQLITE = "), settings)
+    for name, options in settings["MQLITE"]["QUEUES"].items():
+        make_queue(name, **options)
+    answers = [SimpleNamespace(status_code=429, headers={"Retry-After": "30"})]
+    ok = SimpleNamespace(status_code=200)
+    names = {"enqueue_many": enqueue_many, "post": lambda data: answers.pop() if answers else ok}
+    exec(block("limit-deliveries", "status_code == 429"), names)
+    exec(block("limit-deliveries", "range(150)"), names)
+
+    names["test_a_hundred_invoices_a_minute"](mqlite_clock, mqlite_drain)
+
+    assert Message.objects.filter(state="scheduled", uncounted_retries=1).count() == 1
 
 
 @pytest.fixture
