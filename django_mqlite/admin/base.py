@@ -152,10 +152,22 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Return the name of the form field that caused one of `reported_errors`, or None."""
         return None
 
+    def every_row(self) -> QuerySet[Any]:
+        """Return the rows that get_queryset() returns unless the project restricts them."""
+        rows: QuerySet[Any] = self.model.objects.all()
+        return rows
+
     def is_restricted(self, request: HttpRequest) -> bool:
-        """Return whether get_queryset() leaves out rows, for example those of other tenants."""
-        own: Any = self.get_queryset(request).query.where
-        return bool(own != self.model.objects.all().query.where)
+        """Return whether the project's get_queryset() leaves out rows, such as other tenants'."""
+        shown: Any = self.get_queryset(request).query.where
+        return bool(shown != self.every_row().query.where)
+
+    def queue_names(self, request: HttpRequest) -> list[str]:
+        """Return the names of the queues that the site's admin of queues shows to the user."""
+        queues: QuerySet[Queue] = Queue.objects.all()
+        if self.admin_site.is_registered(Queue):
+            queues = self.admin_site.get_model_admin(Queue).get_queryset(request)
+        return list(queues.order_by("name").values_list("name", flat=True))
 
     def find(self, request: HttpRequest, queryset: QuerySet[Any], position: str | None) -> Page:
         """Return the ids of the page at `position`; raise ValueError for an invalid position."""
@@ -215,7 +227,7 @@ class QueueFilter(admin.SimpleListFilter):
     def lookups(
         self, request: HttpRequest, model_admin: "admin.ModelAdmin[Any]"
     ) -> list[tuple[str, str]]:
-        names = Queue.objects.order_by("name").values_list("name", flat=True)
+        names = cast("BaseAdmin", model_admin).queue_names(request)
         return [(name, name) for name in names]
 
     def has_output(self) -> bool:

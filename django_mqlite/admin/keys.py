@@ -115,8 +115,8 @@ class AccessKeyAdmin(BaseAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request) and self.holds(request, "add_accesskey")
 
-    def has_revoke_permission(self, request: HttpRequest) -> bool:
-        return self.holds(request, "revoke_accesskey")
+    def has_revoke_permission(self, request: HttpRequest, obj: AccessKey | None = None) -> bool:
+        return self.has_view_permission(request, obj) and self.holds(request, "revoke_accesskey")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[tuple[Any, Any]]:
         if obj is None:
@@ -151,7 +151,8 @@ class AccessKeyAdmin(BaseAdmin):
     def revoke(self, request: HttpRequest, queryset: QuerySet[AccessKey]) -> None:
         try:
             with write_transaction(AccessKey.objects.database):
-                revoked = [key for key in queryset if key.revoke()]
+                permitted = [key for key in queryset if self.has_revoke_permission(request, key)]
+                revoked = [key for key in permitted if key.revoke()]
                 log(request, revoked, CHANGE, "Revoked.")
         except (MqliteError, OperationalError) as error:
             self.message_user(request, nothing_changed(error), messages.ERROR)

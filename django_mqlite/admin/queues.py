@@ -218,18 +218,19 @@ class QueueAdmin(BaseAdmin):
 
     def _overview(self, request: HttpRequest) -> dict[str, Any]:
         chosen = Filter.from_query(request.GET)
+        queues = list(self.get_queryset(request))
+        visible = [queue for queue in queues if self.has_view_permission(request, queue)]
+        is_restricted = self.is_restricted(request) or len(visible) < len(queues)
+        situation = Situation.read({queue.name for queue in visible}, restricted=is_restricted)
         return {
-            **overview_context(self._situation(request), self._urls(request), chosen),
+            **overview_context(situation, self._urls(request), chosen),
             "filter": chosen,
             "query": request.GET.urlencode(),
             "can_pause": self.has_pause_permission(request),
+            "pausable": {
+                queue.name for queue in visible if self.has_pause_permission(request, queue)
+            },
         }
-
-    def _situation(self, request: HttpRequest) -> Situation:
-        queues = list(self.get_queryset(request))
-        visible = {queue.name for queue in queues if self.has_view_permission(request, queue)}
-        is_restricted = self.is_restricted(request) or len(visible) < len(queues)
-        return Situation.read(visible, restricted=is_restricted)
 
     def _urls(self, request: HttpRequest) -> Urls:
         view = "admin:django_mqlite_message_changelist"
@@ -296,7 +297,7 @@ class QueueAdmin(BaseAdmin):
         }
 
     def has_change_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
-        if not (self.has_view_permission(request) and self.holds(request, "change_queue")):
+        if not (self.has_view_permission(request, obj) and self.holds(request, "change_queue")):
             return False
         return obj is None or obj.name not in get_settings().queues
 

@@ -19,13 +19,19 @@ from ..types import Explanation, ScheduleStatus
 from .base import BaseAdmin, log, nothing_changed
 from .formatting import printable
 
+KEY_PREFIX = "schedule:"
+"""The beginning of the keys of the records of schedules."""
+
 
 class ScheduleAdmin(BaseAdmin):
     """The schedules that the project's code declares, instead of a list of their records."""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Schedule]:
         """Exclude the rows of the same table that are not records of schedules."""
-        return super().get_queryset(request).filter(key__startswith="schedule:")
+        return super().get_queryset(request).filter(key__startswith=KEY_PREFIX)
+
+    def every_row(self) -> QuerySet[Schedule]:
+        return Schedule.objects.filter(key__startswith=KEY_PREFIX)
 
     def change_view(self, request: HttpRequest, *args: Any, **options: Any) -> HttpResponse:
         """Redirect to the page of all schedules, for links from the admin log."""
@@ -41,7 +47,7 @@ class ScheduleAdmin(BaseAdmin):
             self._act(request)
             return HttpResponseRedirect(self.url("changelist"))
         context = {
-            **self._schedules(),
+            **self._schedules(request),
             "can_pause": self.holds(request, "pause_schedule"),
             "can_run": self.holds(request, "run_schedule"),
             "can_view_messages": self.holds(request, "view_message"),
@@ -50,24 +56,34 @@ class ScheduleAdmin(BaseAdmin):
         context |= extra_context or {}
         return self.render(request, "schedules", title=title, is_list=True, **context)
 
-    def _schedules(self) -> dict[str, Any]:
+    def _schedules(self, request: HttpRequest) -> dict[str, Any]:
         try:
-            return {"rows": [_row(status) for status in Schedule.objects.statuses()]}
+            statuses = Schedule.objects.statuses()
         except (MqliteError, ImproperlyConfigured) as error:  # the project's code is broken
             return {"rows": [], "error": str(error)}
+        return {
+            "rows": [_row(status) for status in statuses if self._is_visible(request, status.name)]
+        }
+
+    def _is_visible(self, request: HttpRequest, name: str) -> bool:
+        """Return whether the user may view the schedule, which may not have a record yet."""
+        key = f"{KEY_PREFIX}{name}"
+        if not self.has_view_permission(request, Schedule(key=key)):
+            return False
+        return not self.is_restricted(request) or self.get_queryset(request).filter(pk=key).exists()
 
     def _act(self, request: HttpRequest) -> None:
         name, action = request.POST.get("schedule", ""), request.POST.get("action", "")
         if action not in ACTIONS:
             raise BadRequest("invalid action")
         permission, act = ACTIONS[action]
-        if not self.holds(request, permission):
+        if not (self.holds(request, permission) and self._is_visible(request, name)):
             raise PermissionDenied
         try:
             with write_transaction(Schedule.objects.database):
                 done, refused, entry = act(name)
                 if done:
-                    log(request, [Schedule(key=f"schedule:{name}")], CHANGE, entry)
+                    log(request, [Schedule(key=f"{KEY_PREFIX}{name}")], CHANGE, entry)
         except (MqliteError, ImproperlyConfigured, OperationalError, ValueError) as error:
             self.message_user(request, nothing_changed(error), messages.ERROR)
             return

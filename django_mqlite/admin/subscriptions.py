@@ -151,7 +151,7 @@ class SubscriptionAdmin(BaseAdmin):
         return self.has_view_permission(request) and self.holds(request, "add_subscription")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self.has_view_permission(request) and self.holds(request, "change_subscription")
+        return self.has_view_permission(request, obj) and self.holds(request, "change_subscription")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["topic", "subscription", "created_at"] if obj else []
