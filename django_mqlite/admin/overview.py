@@ -1,5 +1,6 @@
 """The facts of the overview: what is wrong, the queues with their figures, and live workers."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from ..formatting import format_duration, state_label
 from ..models import Queue
 from ..timing import EPOCH, moment
 from ..types import DeliveryTimes, QueueOverview, State, WorkerRecord
-from ..verbs.health import LARGE_WAL, LATE, STUCK, UNSERVED, Health, health_of
+from ..verbs.health import FAILING, LARGE_WAL, LATE, OVERDUE, STUCK, UNSERVED, Health, health_of
 from ..verbs.workers import live_workers
 from .charts import chart, grouped, sparkline
 from .formatting import printable
@@ -95,14 +96,17 @@ class Situation:
         `restricted`: show nothing of other queues, and only the workers that serve one of these.
         """
         using = Queue.objects.database
-        overviews = [row for row in Queue.objects.overview() if row.stats.queue in names]
         workers = live_workers(using)
+        overviews = [row for row in Queue.objects.overview(workers) if row.stats.queue in names]
         if restricted:
             workers = [_within(worker, names) for worker in workers]
             workers = [worker for worker in workers if worker.queues]
+        health = health_of(overviews, workers, using=using)
+        if restricted:
+            health = replace(health, schedule_problems=(), paused_schedules=())
         return cls(
             overviews=overviews,
-            health=health_of(overviews, workers, using=using),
+            health=health,
             workers=workers,
             now=timing.now_ms(),
         )
@@ -153,16 +157,20 @@ def status_line(situation: Situation) -> list[Fact]:
     queues: dict[str, set[str]] = {}
     for problem in health.queue_problems:
         queues.setdefault(problem.code, set()).add(problem.queue)
+    schedules = Counter(problem.code for problem in health.schedule_problems)
     paused = sum(overview.stats.paused for overview in situation.overviews)
     counted = [
         (ALARM, len(queues.get(UNSERVED, ())), _unserved),
         (ALARM, len(queues.get(LATE, ())), _late),
         (ALARM, len(queues.get(STUCK, ())), _stuck),
+        (ALARM, schedules[OVERDUE], _overdue),
+        (ALARM, schedules[FAILING], _failing),
         (ALARM, int(health.wal_bytes > LARGE_WAL), lambda _count: _large_wal(health.wal_bytes)),
         (ALARM, health.recent_dead_letters, _recent_dead_letters),
         (WARNING, health.retrying, _retrying),
         (WARNING, len(health.busy_queues), _busy),
         (WARNING, paused, _paused),
+        (WARNING, len(health.paused_schedules), _paused_schedules),
     ]
     facts = [Fact(text(count), level) for level, count, text in counted if count]
     return facts or [Fact(gettext("Nothing is wrong: no due message waits for long."), PLAIN)]
@@ -188,6 +196,26 @@ def _stuck(count: int) -> str:
         "%(count)s queues are stuck behind a message",
         count,
     ) % {"count": grouped(count)}
+
+
+def _overdue(count: int) -> str:
+    return ngettext("%(count)s schedule is overdue", "%(count)s schedules are overdue", count) % {
+        "count": grouped(count)
+    }
+
+
+def _failing(count: int) -> str:
+    return ngettext(
+        "%(count)s schedule cannot enqueue its message",
+        "%(count)s schedules cannot enqueue their messages",
+        count,
+    ) % {"count": grouped(count)}
+
+
+def _paused_schedules(count: int) -> str:
+    return ngettext("%(count)s schedule is paused", "%(count)s schedules are paused", count) % {
+        "count": grouped(count)
+    }
 
 
 def _large_wal(size: int) -> str:

@@ -83,8 +83,9 @@ def health(using: str, *, max_age_ms: int = MAX_DUE_AGE_MS) -> Health:
     cannot be enqueued, and a large write-ahead log. Paused queues and schedules are ignored,
     because they are meant to wait.
     """
-    overviews = get_model("Queue").objects.db_manager(using).overview()
-    return health_of(overviews, live_workers(using), using=using, max_age_ms=max_age_ms)
+    workers = live_workers(using)
+    overviews = get_model("Queue").objects.db_manager(using).overview(workers)
+    return health_of(overviews, workers, using=using, max_age_ms=max_age_ms)
 
 
 def health_of(

@@ -1,5 +1,6 @@
 """Create, configure, pause and count queues."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from ..limits import QueueLimits
 from ..names import checked_name
 from ..store import sqlite as store
 from ..transactions import after_commit, write_transaction, yield_to_other_writers
-from ..types import BlockingHead, OrderingMode, QueueConfig, QueueOverview, QueueStats
+from ..types import BlockingHead, OrderingMode, QueueConfig, QueueOverview, QueueStats, WorkerRecord
 from .base import BATCH, M, Verbs, require_queue
 from .references import naming_references
 from .tallies import delivery_times, periods
@@ -178,15 +179,16 @@ class QueueVerbs(Verbs[M]):
         at: int | None = store.queues.OLDEST_ENQUEUED_AT.value(self.connection, queue=name)
         return at
 
-    def overview(self) -> list[QueueOverview]:
+    def overview(self, workers: Sequence[WorkerRecord] | None = None) -> list[QueueOverview]:
         """Return depth, workers, and the deliveries of the last hour and day for every queue.
 
         Sorted by name. Workers count the deliveries: messages settled by other programs are not
-        included, and the last 15 seconds may be missing.
+        included, and the last 15 seconds may be missing. `workers` are the live workers, if the
+        caller has read them already.
         """
         now = timing.now_ms()
         tallies = counted_deliveries(self.database)
-        workers = live_workers(self.database)
+        workers = live_workers(self.database) if workers is None else workers
         held = busy_slots(self.database, [worker.worker for worker in workers])
         all_stats = self.stats()
         heads = self._blocking_heads(all_stats)

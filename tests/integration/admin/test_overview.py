@@ -10,12 +10,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from django_mqlite import timing
-from django_mqlite.models import Message, Queue
+from django_mqlite import recurring, timing
+from django_mqlite.models import Message, Queue, Schedule
 from django_mqlite.verbs import health as health_verb
 from django_mqlite.verbs.health import LARGE_WAL
 from django_mqlite.verbs.tallies import Tally
 from django_mqlite.verbs.workers import register
+from django_mqlite.worker.dispatcher import Dispatcher
 from tests.support.verbs import claim_one, dead_letter, enqueue_and_claim, record, tallies
 
 from .pages import QUEUES, text_after, text_of
@@ -200,6 +201,27 @@ def test_large_write_ahead_log_is_an_alarm(viewer, queue, monkeypatch):
     monkeypatch.setattr(health_verb, "wal_bytes", lambda using: LARGE_WAL + 1)
 
     assert facts(text_of(viewer.get(QUEUES))) == ["alarm the write-ahead log has 128.0\xa0MB"]
+
+
+def test_schedules_that_are_overdue_failing_or_paused_are_shown(
+    viewer, queue, settings, monkeypatch, clock
+):
+    monkeypatch.setattr(recurring, "_declared", {})
+    every = {"every": 60, "queue": "jobs"}
+    settings.MQLITE = {"SCHEDULES": {"a": every, "b": every, "c": {**every, "queue": "missing"}}}
+    dispatcher = Dispatcher.of_project("default")
+    dispatcher.poll()
+    Schedule.objects.pause("b")
+    clock.advance(60)
+    dispatcher.poll()
+    Message.objects.all().delete()
+    clock.advance(80)
+
+    assert facts(text_of(viewer.get(QUEUES))) == [
+        "alarm 1 schedule is overdue",
+        "alarm 1 schedule cannot enqueue its message",
+        "warn 1 schedule is paused",
+    ]
 
 
 # Figures of a queue

@@ -198,19 +198,25 @@ def test_schedule_of_another_tenant_is_refused(make_request, mixin, settings, mo
     admin = site_of(mixin).get_model_admin(Schedule)
 
     page = text_of(admin.changelist_view(make_request()))
+    Schedule.objects.pause("blue-tick")
+    overview = text_of(site_of(mixin).get_model_admin(Queue).changelist_view(make_request()))
+    Schedule.objects.resume("blue-tick")
     admin.changelist_view(make_request("post", schedule="red-tick", action="pause"))
     with pytest.raises(PermissionDenied):
         admin.changelist_view(make_request("post", schedule="blue-tick", action="pause"))
 
     assert "red-tick" in page
     assert "blue-tick" not in page
+    assert "schedule is paused" not in overview
     assert [status.paused for status in Schedule.objects.statuses()] == [False, True]
 
 
 @both
 @pytest.mark.parametrize("across", [{}, {"select_across": "1"}])
 def test_access_key_of_another_tenant_is_refused(make_request, mixin, across):
-    own, other = (AccessKey.objects.create_key(n, send=["*"]) for n in ("red-shop", "blue-shop"))
+    for name in ("red-shop", "blue-shop"):
+        AccessKey.objects.create_key(name, send=["*"])
+    own, other = (AccessKey.objects.get(name=name) for name in ("red-shop", "blue-shop"))
     admin = site_of(mixin).get_model_admin(AccessKey)
 
     assert "blue-shop" not in text_of(admin.changelist_view(make_request()))
