@@ -103,6 +103,12 @@ def test_absurd_option_is_refused(options):
         call_command("runworker", *shlex.split(options))
 
 
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "http"])
+def test_absurd_port_of_the_broker_is_refused(port):
+    with pytest.raises(CommandError, match="use a whole number from 1 to 65535"):
+        call_command("runbroker", f"--port={port}")
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize("option", ["queues", "exclude"])
 def test_option_of_call_command_that_names_no_queue_is_refused(option):

@@ -80,9 +80,13 @@ def _configuration(queue: Queue) -> dict[str, Any]:
 
 
 def _value(queue: Queue, name: str) -> Any:
-    if name == "paused":
-        return Marked(queue.paused or None, WARNING)
-    return _shown(queue, name)
+    match name:
+        case "paused":
+            return Marked(queue.paused or None, WARNING)
+        case "max_in_flight" | "rate":
+            return getattr(queue, name) or None
+        case _:
+            return _shown(queue, name)
 
 
 def _label(name: str) -> str:

@@ -68,6 +68,7 @@ def _queue_document(queue: QueueOverview) -> dict[str, Any]:
         "completed_last_hour": queue.completed,
         "failed_last_hour": queue.failed,
         "dead_letters_last_hour": queue.stats.recent_dead_letters,
+        "limits": queue.stats.limits.facts,
         "wait": _seconds(queue.wait),
         "run": _seconds(queue.run),
     }

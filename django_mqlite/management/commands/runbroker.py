@@ -4,18 +4,20 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import Error, connections
 
 from django_mqlite.checks import checking, queue_alias
 from django_mqlite.guard import get_logger
 from django_mqlite.logs import configure_default_logging
-from django_mqlite.management.cli.arguments import add_database, add_skip_checks
+from django_mqlite.management.cli.arguments import add_database, add_skip_checks, count
+from django_mqlite.management.cli.command import ShellCommand
 from django_mqlite.management.cli.output import as_command_error
 from django_mqlite.worker.dispatcher import Dispatcher
 from django_mqlite.worker.reaper import Reaper
@@ -27,7 +29,7 @@ logger = get_logger("django_mqlite.http")
 PORT = 6754
 
 
-class Command(BaseCommand):
+class Command(ShellCommand):
     help = (
         "Serve the queues over HTTP to programs that are not Django, and run a reaper. TERM or INT "
         "ends requests that wait for messages and lets the others finish."
@@ -39,7 +41,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
         add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
-        add("--port", type=int, default=PORT, help=f"port to listen on ({PORT})")
+        add(
+            "--port",
+            type=partial(count, maximum=65_535),
+            default=PORT,
+            metavar="N",
+            help=f"port to listen on ({PORT})",
+        )
         add(
             "--tokens-file",
             type=Path,

@@ -36,9 +36,26 @@ def test_stats_have_stable_keys_in_json(queue, start_worker):
             "retrying": 0, "blocked": 0, "blocked_by": None,
             "due_since": "2026-01-01T00:00:00+00:00", "workers": 1, "slots": 1, "busy": 0,
             "completed_last_hour": 0, "failed_last_hour": 0, "dead_letters_last_hour": 0,
+            "limits": dict.fromkeys(
+                ("max_in_flight", "in_flight", "rate", "tokens", "next_token_at")
+            ),
             "wait": None, "run": None,
         }
     ]  # fmt: skip
+
+
+def test_stats_and_queues_show_the_limits_of_a_queue(queue, make_queue):
+    make_queue("mails", max_in_flight=3, rate="100/min")
+    Message.objects.enqueue("mails", 1)
+    Message.objects.claim("mails")
+
+    _jobs, mails = answer("stats")["queues"]
+
+    assert mails["limits"] == {
+        "max_in_flight": 3, "in_flight": 1, "rate": "100/min", "tokens": 99, "next_token_at": None,
+    }  # fmt: skip
+    assert mqlite("stats").rstrip().endswith("1 of 3 in flight, rate 100/min: 99 of 100 tokens")
+    assert mqlite("queues").splitlines()[2].split()[-2:] == ["3", "100/min"]
 
 
 def test_watched_stats_are_refreshed_until_ctrl_c(queue, monkeypatch):
