@@ -8,6 +8,8 @@ from django_mqlite.models import AccessKey
 from tests.http.serving import lease_of
 from tests.support.workers import ALIAS
 
+pytestmark = pytest.mark.rule("19.3")
+
 
 @pytest.fixture
 def client_of(client, file):

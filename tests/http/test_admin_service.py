@@ -6,6 +6,8 @@ from django_mqlite.models import Queue
 from tests.http.serving import b64, lease_of
 from tests.support.workers import ALIAS
 
+pytestmark = pytest.mark.rule("19.1")
+
 
 def dead_letters(client, queue, count):
     """Send, receive and reject messages; return their numbers."""

@@ -4,6 +4,8 @@ import pytest
 
 from django_mqlite.http import wire
 
+pytestmark = pytest.mark.rule("19.2")
+
 ACCEPTED = [
     # keys in any case
     (b'{"Queue":"q"}', {"queue": "q"}),

@@ -8,6 +8,8 @@ from django_mqlite.models import Message
 from tests.http.serving import b64, lease_of
 from tests.support.workers import ALIAS
 
+pytestmark = pytest.mark.rule("19.1")
+
 LATER = 4_000_000_000_000
 """A time in the year 2096, in epoch milliseconds."""
 

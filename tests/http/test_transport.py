@@ -7,6 +7,8 @@ import pytest
 
 from tests.http.serving import TOKEN, b64
 
+pytestmark = pytest.mark.rule("19.2")
+
 RPCS = [
     *(
         f"/mqlite.v1.QueueService/{name}"
