@@ -192,7 +192,7 @@ class MqliteBroker:
         if reply is not None:
             return reply, False
         try:
-            headers = dict(reversed(scope["headers"]))  # the first of equal names counts
+            headers = dict(reversed(list(scope["headers"])))  # the first of equal names counts
             key = await self._authenticate(headers.get(b"authorization", b""))
             if path == "/metrics":
                 return await self._started().read(partial(broker.metrics, key)), False
@@ -269,6 +269,10 @@ class MqliteBroker:
             wake.cancel()
             if disconnect.done():
                 raise ClientGone
+            if waiter.take_wake():
+                response = await self._run(RECEIVE, request, context)
+                if response.messages:
+                    runtime.polls.wake_after_success(request.queue)
             return response
         finally:
             runtime.polls.remove(waiter)

@@ -26,7 +26,7 @@ WOKEN_BY_SUCCESS = 2
 
 
 class Waiter:
-    """A request that waits. `wake` is called once, from any thread."""
+    """A request that waits. `wake` is called at most once, from any thread."""
 
     __slots__ = ("queue", "wake", "woken")
 
@@ -34,6 +34,11 @@ class Waiter:
         self.queue = queue
         self.wake = wake
         self.woken = False
+
+    def take_wake(self) -> bool:
+        """Return whether the waiter was woken; if so, the caller claims, and no other instead."""
+        woken, self.woken = self.woken, False
+        return woken
 
 
 class Polls:

@@ -104,6 +104,10 @@ def _receive(request: wire.ReceiveRequest, context: Context) -> wire.MessagesRes
                 _polls().wake_after_success(request.queue)
                 break
             woken.wait(max(0.0, ends_at - time.monotonic()))
+            if waiter.take_wake():
+                response = RECEIVE.run(request, context)  # type: ignore[assignment]
+                if response.messages:
+                    _polls().wake_after_success(request.queue)
         finally:
             _polls().remove(waiter)
     return response

@@ -1,15 +1,21 @@
 """Requests that wait for messages."""
 
+import asyncio
 import json
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from django.db import connections
 
 from django_mqlite.http import wire
+from django_mqlite.http.asgi import MqliteBroker
+from django_mqlite.http.broker import Broker
+from django_mqlite.http.keys import Keyring
 from django_mqlite.http.polls import Polls, Waiter
 from django_mqlite.http.verbs import wait_seconds
+from django_mqlite.http.writer import Writer
 from tests.http.serving import lease_of
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -162,6 +168,16 @@ def test_woken_request_that_ends_without_a_claim_wakes_another(polls):
     assert (first.count, second.count) == (1, 1)
 
 
+def test_woken_request_that_claims_wakes_no_other(polls):
+    first, second = added(polls, 2)
+    polls.wake("jobs")
+
+    assert first.waiter.take_wake()
+    polls.remove(first.waiter)
+
+    assert (first.count, second.count) == (1, 0)
+
+
 def test_request_that_ends_before_it_is_woken_wakes_no_other(polls):
     first, second = added(polls, 2)
 
@@ -192,3 +208,66 @@ def test_one_thread_watches_for_every_request(queue):
         assert woken.wait(PATIENCE)
     finally:
         polls.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_number_of_claims_depends_on_the_messages_and_not_on_the_requests(queue, monkeypatch):
+    """Forty requests wait twice for one message; each registers with two claims."""
+    from django_mqlite import enqueue  # noqa: PLC0415 - needs the apps
+
+    claims = []
+    submit = Writer.submit
+
+    def counting(writer, job):
+        claims.append(job)
+        submit(writer, job)
+
+    monkeypatch.setattr(Writer, "submit", counting)
+    broker = Broker(using="default", keyring=Keyring(using="default", is_open=True), cors="")
+    app = MqliteBroker(broker=broker)
+
+    async def run():
+        requests = [asyncio.ensure_future(receive_from(app)) for _ in range(40)]
+        await until(lambda: len(claims) == 80)
+        await asyncio.to_thread(enqueue_and_close, enqueue)
+        _, pending = await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.to_thread(enqueue_and_close, enqueue)
+        _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        app.end_polls()
+        await asyncio.wait(pending)
+        app.close()
+        return sum(len(request.result()["messages"]) for request in requests)
+
+    assert asyncio.run(run()) == 2
+    assert len(claims) < 110  # 80, and about 5 for each message
+
+
+def enqueue_and_close(enqueue):
+    enqueue("jobs", None)
+    connections.close_all()
+
+
+async def until(condition):
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - other threads make it true
+            await asyncio.sleep(0.01)
+
+
+async def receive_from(app):
+    """Send a Receive that waits to the application; return its answer."""
+    body = json.dumps({"queue": "jobs", "wait_time_ms": LONG}).encode()
+    path = "/mqlite.v1.QueueService/Receive"
+    scope = {"type": "http", "method": "POST", "path": path, "headers": []}
+    events = [{"type": "http.request", "body": body}]
+    sent = []
+
+    async def receive():
+        if events:
+            return events.pop()
+        return await asyncio.Event().wait()
+
+    async def send(event):
+        sent.append(event)
+
+    await app(scope, receive, send)
+    return json.loads(sent[1]["body"])

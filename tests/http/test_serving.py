@@ -1,5 +1,6 @@
 """Starting, embedding and stopping the broker."""
 
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,7 +9,12 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from tests.http.serving import TOKEN, Client, start_server
+from django_mqlite.http.asgi import MqliteBroker
+from django_mqlite.http.broker import Broker
+from django_mqlite.http.keys import Keyring
+from django_mqlite.http.server import Server as HttpServer
+from django_mqlite.worker.shutdown import Shutdown
+from tests.http.serving import TOKEN, Client, free_port, start_server
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -186,3 +192,25 @@ def test_waitress_serves_the_same(start):
 
     assert client.settle("Complete", queue, received) == {"ok": True}
     assert client.post("Send", b"x" * 33 * 2**20).status_code == 413
+
+
+def test_connection_whose_headers_take_too_long_is_closed(file, monkeypatch):
+    monkeypatch.setattr("django_mqlite.http.server.HEADER_SECONDS", 0.2)
+    broker = Broker(using="worker", keyring=Keyring(using="worker", is_open=True), cors="")
+    shutdown = Shutdown()
+    port = free_port()
+    server = HttpServer(MqliteBroker(broker=broker), shutdown, host="127.0.0.1", port=port)
+    thread = threading.Thread(target=server.run_until_shutdown)
+    thread.start()
+    try:
+        wait_until(lambda: server.started, "the server to start")
+        for half in (b"", b"POST / HTTP/1.1\r\nHost:"):
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+                connection.sendall(half)
+                assert connection.recv(1) == b""
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+    finally:
+        shutdown.request()
+        thread.join(PATIENCE)

@@ -19,11 +19,16 @@ class Group:
     """A writer whose first commit is held up, so that jobs gather behind it."""
 
     def __init__(self):
-        self._held = threading.Event()
+        self._started, self._held = threading.Event(), threading.Event()
         self.commits = []
         self._writer = Writer("default", self._deliver)
         self._jobs = []
-        self._submit(partial(self._held.wait, PATIENCE))
+        self._submit(self._hold)
+        assert self._started.wait(PATIENCE)
+
+    def _hold(self):
+        self._started.set()
+        assert self._held.wait(PATIENCE)
 
     def add(self, call):
         self._submit(call)
