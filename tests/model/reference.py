@@ -158,8 +158,9 @@ class Reference(Book):
     def claim_and_delete(self, queue: str, limit: int) -> list[Record]:
         self.require_queue(queue)
         taken: list[Record] = []
+        most = min(limit, self.room(queue))
         # The next message of a line is claimable when the one before it is deleted.
-        while len(taken) < limit and self.room(queue) and (claimable := self.claimable(queue)):
+        while len(taken) < most and (claimable := self.claimable(queue)):
             record = claimable[0]
             record.deliveries += 1
             self.take(queue, 1)
