@@ -4,7 +4,7 @@ INSTALLED := .venv/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint docs links model crash soak screenshots clean
+.PHONY: help demo test serve lint docs links model fuzz crash soak screenshots clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -34,6 +34,10 @@ links: $(INSTALLED) ## Check the external links of the documentation over the ne
 model: $(INSTALLED) ## Run the model test with many more examples
 	@seed=$${SEED:-$$(date +%s)}; echo "Seed $$seed: repeat this run with make model SEED=$$seed"; \
 	$(PYTEST) tests/model --hypothesis-profile thorough --hypothesis-seed $$seed \
+		-o faulthandler_timeout=0
+
+fuzz: $(INSTALLED) ## Send REQUESTS=100000 generated requests to the HTTP broker
+	@MQLITE_TEST_FUZZ_REQUESTS=$${REQUESTS:-100000} $(PYTEST) tests/http/test_generated_requests.py \
 		-o faulthandler_timeout=0
 
 crash: $(INSTALLED) ## Run the tests that kill real processes, with 200 kills each, and other long tests

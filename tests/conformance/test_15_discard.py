@@ -447,3 +447,16 @@ def test_many_deferred_messages_are_activated(clock, queue, make_queue):
 
     assert {state_of(m) for m in (first, second, third)} == {"active"}
     assert state_of(other) == "deferred"
+
+
+@pytest.mark.parametrize("verb", ["discard", "activate"])
+def test_message_of_another_queue_is_not_changed(make_queue, verb):
+    make_queue("a")
+    make_queue("b")
+    Message.objects.enqueue("a", 1)
+    (held,) = Message.objects.claim("a")
+    held.defer()
+
+    assert not getattr(Message.objects, verb)(held.pk, queue="b")
+    assert Message.objects.get(pk=held.pk).state == "deferred"
+    assert getattr(Message.objects, verb)(held.pk, queue="a")

@@ -33,6 +33,7 @@ RULES_OF_SECTION = {
     21: 4,
     22: 3,
     23: 4,
+    24: 6,
 }
 RULES = [f"{n}.{m}" for n, count in RULES_OF_SECTION.items() for m in range(1, count + 1)]
 

@@ -23,6 +23,7 @@ def in_ms(seconds):
     return int((time.time() + seconds) * 1000)
 
 
+@pytest.mark.rule("24.1")
 def test_higher_priority_is_received_first(client, own):
     queue = client.queue()
 
@@ -36,6 +37,7 @@ def test_higher_priority_is_received_first(client, own):
     assert [m["seq_number"] for m in client.receive(queue, max_messages=2)] == [high, low]
 
 
+@pytest.mark.rule("24.1")
 def test_options_of_a_sent_message_are_stored(client, own):
     queue = client.queue()
     texts = {
@@ -59,6 +61,7 @@ def test_options_of_a_sent_message_are_stored(client, own):
     assert message["expires_at_ms"] == message["visible_at_ms"] + 60_000
 
 
+@pytest.mark.rule("24.1")
 @pytest.mark.parametrize("option", ["delay_ms", "scheduled_enqueue_time_ms"])
 def test_message_is_scheduled(client, own, option):
     queue = client.queue()
@@ -70,6 +73,7 @@ def test_message_is_scheduled(client, own, option):
     assert client.numbers(queue, state="scheduled") == [sent["seq_number"]]
 
 
+@pytest.mark.rule("24.1")
 def test_unique_key_stores_one_unfinished_message(client, own):
     queue = client.queue()
     request = {"queue": queue, "messages": [{"unique_key": "report"}]}
@@ -83,6 +87,7 @@ def test_unique_key_stores_one_unfinished_message(client, own):
     assert client.numbers(queue) == [number]
 
 
+@pytest.mark.rule("24.1")
 def test_conflict_among_other_messages_is_left_out(client, own):
     queue = client.queue(dedup_window_ms=60_000)
     own.call("Send", queue=queue, messages=[{"message_id": "1", "body": b64(b"a")}])
@@ -95,6 +100,7 @@ def test_conflict_among_other_messages_is_left_out(client, own):
     assert own.refused("Send", queue=queue, messages=[conflict]) == (409, "already_exists")
 
 
+@pytest.mark.rule("24.1")
 def test_topic_copies_messages_with_their_options(client, own):
     topic = client.new_name("t")
     queue = client.subscription(topic, 'subject == "wanted"')
@@ -110,6 +116,7 @@ def test_topic_copies_messages_with_their_options(client, own):
     assert other == 0
 
 
+@pytest.mark.rule("24.1")
 @pytest.mark.parametrize(
     "message",
     [
@@ -131,10 +138,12 @@ def test_wrong_option_refuses_every_message(client, own, message):
     assert client.numbers(queue) == []
 
 
+@pytest.mark.rule("24.1")
 def test_sending_to_an_unknown_queue_is_not_found(own):
     assert own.refused("Send", queue="nowhere", messages=[{}]) == (404, "not_found")
 
 
+@pytest.mark.rule("24.2")
 def test_batch_is_abandoned_with_delays_and_errors(client, own):
     queue = client.queue()
     client.send(queue, b"1", b"2", b"3")
@@ -164,6 +173,7 @@ def test_batch_is_abandoned_with_delays_and_errors(client, own):
     assert failure["delivery"] == 1
 
 
+@pytest.mark.rule("24.2")
 def test_batch_is_rejected_with_reasons(client, own):
     queue = client.queue()
     client.send(queue, b"1", b"2")
@@ -190,6 +200,7 @@ def test_batch_is_rejected_with_reasons(client, own):
     assert dead[0]["dead_letter_description"] == "no address"
 
 
+@pytest.mark.rule("24.2")
 @pytest.mark.parametrize("item", [{"delay_ms": -1}, {"delay_ms": 1, "backoff": True}])
 def test_wrong_delay_abandons_nothing(client, own, item):
     queue = client.queue()
@@ -203,6 +214,7 @@ def test_wrong_delay_abandons_nothing(client, own, item):
     assert client.stats(queue)["locked"] == 1
 
 
+@pytest.mark.rule("24.2")
 def test_extend_returns_the_new_deadline(client, own):
     queue = client.queue()
     client.send(queue)
@@ -217,6 +229,7 @@ def test_extend_returns_the_new_deadline(client, own):
     assert peeked["locked_until_ms"] == until["locked_until_ms"]
 
 
+@pytest.mark.rule("24.2")
 def test_lost_lease_is_not_extended(client, own):
     queue = client.queue()
     client.send(queue)
@@ -228,6 +241,7 @@ def test_lost_lease_is_not_extended(client, own):
     assert own.refused("Extend", **lease, lock_duration_ms=-1) == (400, "invalid_argument")
 
 
+@pytest.mark.rule("24.3")
 @pytest.mark.parametrize("method", ["GetMessage", "Why", "Discard", "Activate"])
 def test_message_of_another_queue_is_not_found(client, own, method):
     queue, other = client.queue(), client.queue()
@@ -237,6 +251,7 @@ def test_message_of_another_queue_is_not_found(client, own, method):
     assert client.stats(other)["active"] == 1
 
 
+@pytest.mark.rule("24.3")
 def test_message_that_never_existed_is_not_found(client, own):
     queue = client.queue()
     (number,) = client.send(queue)
@@ -244,6 +259,7 @@ def test_message_that_never_existed_is_not_found(client, own):
     assert own.refused("GetMessage", queue=queue, seq_number=number - 1) == (404, "not_found")
 
 
+@pytest.mark.rule("24.3")
 def test_get_message_shows_a_locked_message_without_its_token(client, own):
     queue = client.queue()
     (number,) = client.send(queue)
@@ -256,6 +272,7 @@ def test_get_message_shows_a_locked_message_without_its_token(client, own):
     assert "lock_token" not in message
 
 
+@pytest.mark.rule("24.3")
 def test_why_explains_a_waiting_message(client, own):
     queue = client.queue()
     (number,) = client.send(queue)
@@ -269,6 +286,7 @@ def test_why_explains_a_waiting_message(client, own):
     assert why["facts"]["state"] == "active"
 
 
+@pytest.mark.rule("24.3")
 def test_why_explains_a_completed_message(client, own):
     queue = client.queue()
     client.send(queue)
@@ -280,6 +298,7 @@ def test_why_explains_a_completed_message(client, own):
     assert why["code"] == "completed_and_gone"
 
 
+@pytest.mark.rule("24.4")
 def test_paused_queue_gives_nothing_until_resumed(client, own):
     queue = client.queue()
     client.send(queue)
@@ -292,6 +311,7 @@ def test_paused_queue_gives_nothing_until_resumed(client, own):
     assert own.refused("Pause", queue="nowhere") == (404, "not_found")
 
 
+@pytest.mark.rule("24.3")
 def test_discard_makes_a_dead_letter_and_ends_the_lease(client, own):
     queue = client.queue()
     (number,) = client.send(queue)
@@ -305,6 +325,7 @@ def test_discard_makes_a_dead_letter_and_ends_the_lease(client, own):
     assert own.refused("Discard", queue=queue, seq_number=number) == (404, "not_found")
 
 
+@pytest.mark.rule("24.3")
 def test_deferred_message_is_activated(client, own):
     queue = client.queue()
     (number,) = client.send(queue)
@@ -316,6 +337,7 @@ def test_deferred_message_is_activated(client, own):
     assert own.refused("Activate", queue=queue, seq_number=number) == (404, "not_found")
 
 
+@pytest.mark.rule("24.4")
 def test_unsubscribe_deletes_the_subscription_and_its_queue(client, own):
     topic = client.new_name("t")
     name = client.subscription(topic)
@@ -329,6 +351,7 @@ def test_unsubscribe_deletes_the_subscription_and_its_queue(client, own):
     assert own.refused("Unsubscribe", name=client.queue()) == (404, "not_found")
 
 
+@pytest.mark.rule("24.4")
 def test_queue_with_work_is_deleted_only_with_everything(client, own):
     queue = client.queue()
     client.send(queue)
@@ -340,6 +363,7 @@ def test_queue_with_work_is_deleted_only_with_everything(client, own):
     assert own.refused("DeleteQueue", name=queue) == (404, "not_found")
 
 
+@pytest.mark.rule("24.4")
 def test_queue_of_a_subscription_is_not_deleted(client, own):
     name = client.subscription(client.new_name("t"))
 
@@ -348,6 +372,7 @@ def test_queue_of_a_subscription_is_not_deleted(client, own):
     assert refused == (409, "failed_precondition")
 
 
+@pytest.mark.rule("24.1")
 @pytest.mark.parametrize(
     "method",
     ["Send", "GetMessage", "Why", "Discard", "Activate", "Pause", "Resume"],

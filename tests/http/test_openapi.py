@@ -13,6 +13,7 @@ def document(client):
     return response.json()
 
 
+@pytest.mark.rule("24.5")
 def test_document_is_valid_openapi(document):
     validator = pytest.importorskip(
         "openapi_spec_validator", reason="NOT TESTED: openapi-spec-validator is absent"
@@ -23,12 +24,14 @@ def test_document_is_valid_openapi(document):
     assert [error.message for error in errors] == []
 
 
+@pytest.mark.rule("24.5")
 def test_document_has_every_rpc_and_no_other(document):
     posts = {path for path, item in document["paths"].items() if "post" in item}
 
     assert posts == set(RPCS)
 
 
+@pytest.mark.rule("24.5")
 def test_every_documented_route_exists(document, client):
     for path, item in document["paths"].items():
         (method,) = item
@@ -46,6 +49,7 @@ def test_every_documented_route_exists(document, client):
             assert response.json().get("code") != "unimplemented"
 
 
+@pytest.mark.rule("24.5")
 def test_every_operation_needs_a_key_unless_it_says_so(document, client):
     for path, item in document["paths"].items():
         ((method, operation),) = item.items()
@@ -55,6 +59,7 @@ def test_every_operation_needs_a_key_unless_it_says_so(document, client):
         assert response.status_code == expected, path
 
 
+@pytest.mark.rule("24.5")
 def test_operations_have_summaries_and_unique_ids(document):
     operations = [operation for item in document["paths"].values() for operation in item.values()]
 
@@ -62,6 +67,7 @@ def test_operations_have_summaries_and_unique_ids(document):
     assert len({operation["operationId"] for operation in operations}) == len(operations)
 
 
+@pytest.mark.rule("24.5")
 def test_response_of_an_rpc_has_the_documented_fields(document, client):
     queue = client.queue()
     schema = document["components"]["schemas"]["StatsResponse"]
