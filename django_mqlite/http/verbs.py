@@ -25,6 +25,7 @@ from ..types import (
     Outcome,
     Rejection,
     Right,
+    State,
 )
 from ..verbs.database_file import storage
 from . import wire
@@ -334,14 +335,19 @@ def cancel(request: wire.CancelRequest, context: Context) -> wire.OkResponse:
 
 
 def peek(request: wire.PeekRequest, context: Context) -> wire.MessagesResponse:
-    """Return messages by number, without a lease."""
-    messages = context.messages.browse(
-        named(request.queue),
-        from_id=request.from_seq,
-        state=request.state or None,
-        limit=min(request.max, MAX_PEEKED) if request.max > 0 else DEFAULT_PEEKED,
-        max_bytes=MAX_ANSWER_BYTES,
-    )
+    """Return messages by number, without a lease; none for an unknown queue or state."""
+    if request.state and request.state not in set(State):
+        return wire.MessagesResponse(messages=[])
+    try:
+        messages = context.messages.browse(
+            named(request.queue),
+            from_id=request.from_seq,
+            state=request.state or None,
+            limit=min(request.max, MAX_PEEKED) if request.max > 0 else DEFAULT_PEEKED,
+            max_bytes=MAX_ANSWER_BYTES,
+        )
+    except QueueNotFound:
+        messages = []
     return wire.MessagesResponse(messages=[peeked(message) for message in messages])
 
 

@@ -36,6 +36,13 @@ MIN_SEARCH_BATCH = 100
 POSITION = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
 
 
+def _optional_state(state: Any) -> str | None:
+    """Return None or the name of a state; raise ValueError for other values."""
+    if state is not None and not (isinstance(state, str) and state in set(State)):
+        raise ValueError(f"state must be one of {', '.join(State)}, not {safe_repr(state)}")
+    return state
+
+
 def last_error_text() -> Cast:
     """Return the expression for the text of the last recorded error of a message, or NULL.
 
@@ -78,16 +85,20 @@ class FindVerbs(Verbs[M]):
         """Return the messages of `queue` with ids of at least `from_id`, sorted by id.
 
         `state` selects those in one state. The message that brings the bodies over `max_bytes` is
-        the last one. Returns [] if there is no such queue or state.
+        the last one. Raises QueueNotFound, and ValueError for an invalid state.
         """
+        queue = checked_text(queue, "queue")
+        connection = self.connection
         rows = store.find.browse(
-            self.connection,
-            checked_text(queue, "queue"),
+            connection,
+            queue,
             from_id=checked_id(from_id, "from_id"),
-            state=optional_text(state, "state"),
+            state=_optional_state(state),
             limit=checked_integer(limit, "limit"),
             max_bytes=checked_integer(max_bytes, "max_bytes"),
         )
+        if not rows:
+            require_queue(connection, queue)
         return from_rows(self.model, self.database, rows)
 
     # Overrides Django's explain() of a query, which every query set still has.
@@ -138,8 +149,7 @@ class FindVerbs(Verbs[M]):
         Raises QueueNotFound, and ValueError for an invalid state or position.
         """
         limit = checked_integer(limit, "limit")
-        if state is not None and not (isinstance(state, str) and state in set(State)):
-            raise ValueError(f"state must be one of {', '.join(State)}, not {safe_repr(state)}")
+        state = _optional_state(state)
         queue = optional_text(queue, "queue")
         group = optional_text(group, "group")
         for name, value in (("text", text), ("containing", containing)):

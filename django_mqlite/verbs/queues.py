@@ -186,6 +186,11 @@ class QueueVerbs(Verbs[M]):
         included, and the last 15 seconds may be missing. `workers` are the live workers, if the
         caller has read them already.
         """
+        if workers is not None and not (
+            isinstance(workers, Sequence)
+            and all(isinstance(worker, WorkerRecord) for worker in workers)
+        ):
+            raise TypeError(f"workers must be a sequence of WorkerRecord, not {safe_repr(workers)}")
         now = timing.now_ms()
         tallies = counted_deliveries(self.database)
         workers = live_workers(self.database) if workers is None else workers
