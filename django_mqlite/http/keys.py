@@ -49,8 +49,9 @@ class Keyring:
 
     @property
     def has_keys(self) -> bool:
-        """True if there is a token or an access key."""
-        return bool(self.tokens) or AccessKey.objects.using(self.using).exists()
+        """True if there is a token or a valid access key."""
+        keys = AccessKey.objects.using(self.using)
+        return bool(self.tokens) or any(key.status == "valid" for key in keys.all())
 
     def known_key(self, authorization: bytes) -> Key | None:
         """Return the key in this header if that needs no query; a root token never does.

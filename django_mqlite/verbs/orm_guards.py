@@ -76,7 +76,7 @@ COLUMN_VERBS: Mapping[str, Mapping[str, str]] = {
         "kind": "Queue.objects.create_queue() or Subscription.objects.subscribe()",
         "paused": "pause() or resume() of the queue",
     },
-    "Subscription": dict.fromkeys(("subscription", "topic", "filter"), SUBSCRIBE),
+    "Subscription": dict.fromkeys(("subscription", "topic", "filter", "expression"), SUBSCRIBE),
 }
 """The verbs that change a column, by model and column. All other columns can be updated freely."""
 

@@ -413,7 +413,7 @@ def test_work_on_a_missing_queue_ends_with_the_error(broker, work):
 def test_client_needs_no_django_settings():
     code = (
         "import sys, django_mqlite.client; from django.conf import settings;"
-        "sys.exit(settings.configured or 'django.db' in sys.modules)"
+        "sys.exit(settings.configured or 'django.db.models' in sys.modules)"
     )
 
     done = subprocess.run(

@@ -120,7 +120,7 @@ def test_purge_command_names_the_kept_dead_letters(letters, refer_to, capsys, ar
     ("command", "key"),
     [
         (["purge", "jobs", "--all", "--yes"], "purged"),
-        (["redrive", "jobs", "--into", "elsewhere"], "redriven"),
+        (["redrive", "jobs", "--into", "elsewhere", "--yes"], "redriven"),
     ],
 )
 def test_json_output_lists_the_kept_dead_letters(letters, refer_to, capsys, command, key):

@@ -125,7 +125,7 @@ def test_command_that_runs_until_ctrl_c_ends_with_0(database, command):
 def test_other_command_ends_with_130_after_ctrl_c(database):
     database.queue("jobs")
     with database.locked():
-        process = database.run("mqlite", "redrive", "jobs", "--limit", "1")
+        process = database.run("mqlite", "pause", "jobs")
         opened = psutil.Process(process.pid).open_files
         wait_until(
             lambda: str(database.path) in {file.path for file in opened()},

@@ -21,6 +21,8 @@ STATES = {
 """The state in which a command needs the messages 5 and 6; by default they are active."""
 ON_FILES = ("backup", "vacuum")
 """Commands that cannot run in the transaction of a test."""
+SERVING = "worker"
+"""The command that runs until it is stopped."""
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def stop(seconds):
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("name", [name for name in SUBCOMMANDS if name not in ON_FILES])
+@pytest.mark.parametrize("name", [name for name in SUBCOMMANDS if name not in {*ON_FILES, SERVING}])
 def test_example_runs(shop, reply, monkeypatch, name):
     shop(STATES.get(name, "active"))
     monkeypatch.setattr(SLEEP, stop)
@@ -73,6 +75,16 @@ def test_example_on_a_file_runs(database, reply, monkeypatch, tmp_path, name):
     _program, *arguments = shlex.split(SUBCOMMANDS[name].example)
 
     assert " bytes" in mqlite(*arguments, "--database", ALIAS)
+
+
+def test_example_of_the_worker_runs(database):
+    message = database.enqueue("jobs")
+    _program, *arguments = shlex.split(SUBCOMMANDS[SERVING].example.replace("emails", "jobs"))
+
+    worker = database.run("mqlite", *arguments, "--burst")
+
+    assert worker.exit_code() == 0, worker.output
+    database.wait_gone(message)
 
 
 CHANGES = {
