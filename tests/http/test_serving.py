@@ -13,6 +13,7 @@ from django_mqlite.http.asgi import MqliteBroker
 from django_mqlite.http.broker import Broker
 from django_mqlite.http.keys import Keyring
 from django_mqlite.http.server import Server as HttpServer
+from django_mqlite.models import AccessKey
 from django_mqlite.worker.shutdown import Shutdown
 from tests.http.serving import TOKEN, Client, free_port, start_server
 from tests.support.waiting import PATIENCE, wait_until
@@ -92,8 +93,11 @@ def test_every_message_that_was_acknowledged_before_a_stop_is_stored(start, file
 
 
 @pytest.mark.rule("19.7")
-def test_broker_without_a_key_or_token_does_not_start(file, monkeypatch):
+def test_broker_without_a_valid_key_or_token_does_not_start(database, monkeypatch):
     monkeypatch.delenv("MQLITE_TOKENS", raising=False)
+    keys = AccessKey.objects.db_manager("worker")
+    keys.create_key("former", send=["*"])
+    keys.revoke("former")
 
     with pytest.raises(CommandError, match="no access key and no token"):
         call_command("runbroker", database="worker", skip_checks=True)
