@@ -21,7 +21,7 @@ from django.utils.translation import gettext_lazy as _
 
 from ..exceptions import MqliteError
 from ..formatting import state_label
-from ..models import DeadLetter, Message, Queue
+from ..models import DeadLetter, Message
 from ..transactions import write_transaction
 from ..types import UNFINISHED, BulkCount, State
 from ..verbs.base import BATCH
@@ -29,7 +29,15 @@ from ..verbs.references import format_ids, referenced
 from .base import BaseAdmin, log, nothing_changed
 
 
-class RedriveForm(forms.Form):
+class ActionForm(forms.Form):
+    """The options of an action: none, unless a subclass adds fields."""
+
+    def __init__(self, data: Any, *, queues: Sequence[str]) -> None:
+        """`queues` are the names of the queues that the user may see."""
+        super().__init__(data)
+
+
+class RedriveForm(ActionForm):
     into = forms.ChoiceField(label=_("Into queue"), required=False)
     rate = forms.FloatField(
         label=_("Messages per second"),
@@ -39,10 +47,9 @@ class RedriveForm(forms.Form):
         help_text=_("Spreads the messages out. Leave empty to make all of them due immediately."),
     )
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        names = Queue.objects.order_by("name").values_list("name", flat=True)
-        choices = [("", _("their own queues")), *((name, name) for name in names)]
+    def __init__(self, data: Any, *, queues: Sequence[str]) -> None:
+        super().__init__(data, queues=queues)
+        choices = [("", _("their own queues")), *((name, name) for name in queues)]
         self.fields["into"].choices = choices  # type: ignore[attr-defined]
 
 
@@ -77,7 +84,7 @@ class Action:
     refused: Any
     log_flag: int = CHANGE
     log_text: Callable[[Options], str]
-    form: type[forms.Form] = forms.Form
+    form: type[ActionForm] = ActionForm
 
     def is_possible(self, message: Message) -> bool:
         """Return whether the message is in one of the states and meets the condition."""

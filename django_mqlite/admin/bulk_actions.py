@@ -160,7 +160,9 @@ def act_on_many(
         text %= {"done": action.done % {"count": progress.done}, "left": progress.left}
         model_admin.message_user(request, text, messages.WARNING)
         return None
-    form = action.form(request.POST if is_confirmed(request) else None)
+    form = action.form(
+        request.POST if is_confirmed(request) else None, queues=model_admin.queue_names(request)
+    )
     if is_confirmed(request) and form.is_valid():
         return _run_on_many(model_admin, request, matching, action, form.cleaned_data)
     counts = _count_by_queue(matching, action)

@@ -12,7 +12,8 @@ from django.test import RequestFactory
 
 from django_mqlite.admin.dead_letters import DeadLetterAdmin
 from django_mqlite.admin.messages import MessageAdmin
-from django_mqlite.models import DeadLetter, Message
+from django_mqlite.admin.queues import QueueAdmin
+from django_mqlite.models import DeadLetter, Message, Queue
 from tests.support.verbs import dead_letter, state_of
 
 from .pages import confirmation, listed, selection
@@ -125,3 +126,22 @@ def test_bulk_action_leaves_other_rows_alone(make_request, letters, mixin, acros
         admin.changelist_view(make_request("post", **fields))
 
     assert state_of(other) == "dead_lettered"
+
+
+class OwnQueues(QueueAdmin):
+    """Shows the queue `jobs` only."""
+
+    def get_queryset(self, request):
+        return super().get_queryset(request).filter(name="jobs")
+
+
+def test_redrive_into_a_queue_that_the_user_may_not_view_is_refused(make_request, letters):
+    own, _other = letters
+    admin = admins(OwnQueue)[DeadLetter]
+    admin.admin_site.register(Queue, OwnQueues)
+    fields = selection("redrive", own) | confirmation(1) | {"into": "others"}
+
+    response = admin.changelist_view(make_request("post", **fields)).render()
+
+    assert ">others<" not in response.content.decode()
+    assert DeadLetter.objects.get(pk=own.pk).queue == "jobs"
