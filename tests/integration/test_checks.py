@@ -131,9 +131,10 @@ def test_risky_database_options_are_reported(monkeypatch, options, atomic_reques
     ids=str,
 )
 def test_atomic_handler_with_a_timeout_beyond_its_lease_is_reported(
-    settings, set_handler, facts, is_reported
+    settings, set_handler, make_queue, facts, is_reported
 ):
     settings.MQLITE = {"QUEUES": {"stock": {"lock_duration": 5}}}
+    make_queue("stock", lock_duration=5)
     set_handler("stock", **facts)
 
     assert list(messages()) == ["mqlite.W011"] * is_reported

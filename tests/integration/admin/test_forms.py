@@ -142,8 +142,8 @@ def test_queue_with_messages_cannot_become_strict_fifo(editor, queue):
 
 def error_of(page, field):
     """Return the error above or below a field of the form."""
-    row = re.search(rf'<div class="form-row errors field-{field}">.*?</ul>', page, re.DOTALL)
-    return row[0] if row else ""
+    found = re.search(rf'<ul class="errorlist" id="id_{field}_error">.*?</ul>', page, re.DOTALL)
+    return found[0] if found else ""
 
 
 def test_limits_on_dead_letters_read_the_default_or_unbounded(viewer, make_queue, settings):
