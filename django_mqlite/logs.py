@@ -1,6 +1,8 @@
 """Logging of workers, and a filter that adds the current message to log records."""
 
 import logging
+import os
+import sys
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Self
 
@@ -48,3 +50,15 @@ def configure_default_logging() -> None:
         handler.setFormatter(logging.Formatter("{asctime} {levelname} {message}", style="{"))
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
+
+
+def flush_streams() -> None:
+    """Flush stdout and stderr before the process exits; discard what cannot be written.
+
+    Otherwise, a reader that has ended or a full disk would change the exit code.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -6,10 +6,12 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Thread, local
 from types import FrameType
 from typing import Any, NoReturn
+
+from ..logs import flush_streams
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DEFAULTS: Mapping[signal.Signals, Any] = {
@@ -57,8 +59,7 @@ class Shutdown:
         """Exit the process immediately, without waiting for threads or running handlers."""
         for callback in self._exit_callbacks:
             callback()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_streams()
         os._exit(code)
 
     def wait(self, seconds: float) -> bool:
@@ -123,9 +124,11 @@ def _watch(
             if not shutdown.signaled:
                 first_at = time.monotonic()
             elif insist and time.monotonic() - first_at >= REPEAT_PERIOD:
-                sys.stderr.write(
-                    "second signal: exiting immediately; leases of running handlers will expire\n"
-                )
+                with suppress(OSError):
+                    sys.stderr.write(
+                        "second signal: exiting immediately; leases of running handlers will "
+                        "expire\n"
+                    )
                 shutdown.exit_now(128 + number[0])
             shutdown.signaled = True
             shutdown.request()

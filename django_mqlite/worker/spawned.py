@@ -3,12 +3,12 @@
 import multiprocessing
 import os
 import signal
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import wait
 from threading import Thread
 
+from ..logs import configure_default_logging, flush_streams
 from .options import WorkerOptions, worker_name
 from .shutdown import Shutdown, ignore, shutdown_on_signals
 
@@ -27,7 +27,6 @@ def work(options: WorkerOptions, unique: str) -> None:
 
     django.setup()
     from ..handlers import get_handlers  # noqa: PLC0415 - after setup
-    from ..logs import configure_default_logging  # noqa: PLC0415 - after setup
     from .process import run_worker_process  # noqa: PLC0415 - after setup
 
     configure_default_logging()
@@ -37,8 +36,7 @@ def work(options: WorkerOptions, unique: str) -> None:
         Thread(target=_watch_parent, args=(shutdown.request,), daemon=True).start()
         options = replace(options, name=worker_name(unique=unique))
         result = run_worker_process(options, get_handlers(), shutdown)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_streams()
         os._exit(result.code)  # a running handler would keep the interpreter from exiting
 
 

@@ -188,6 +188,21 @@ def test_second_signal_ends_a_busy_worker_and_keeps_its_leases(
     assert rows_of(database, held.values()) == [("locked", 1, 0)] * processes
 
 
+@pytest.mark.usefixtures("jobs")
+def test_second_signal_ends_a_worker_whose_output_cannot_be_written(database):
+    database.enqueue_waiting("jobs")
+    worker = database.start("--skip-checks", launcher="full_disk")
+    database.wait_started()
+
+    def insist() -> bool:
+        worker.terminate()
+        return worker.popen.poll() is not None
+
+    wait_until(insist, "the worker to exit")
+
+    assert worker.exit_code() == 128 + signal.SIGTERM
+
+
 @pytest.mark.parametrize(("processes", "launcher"), [(1, "child"), (2, "child"), (2, "")], ids=str)
 def test_busy_worker_finishes_its_handlers_without_its_parent(
     database, busy_processes, processes, launcher

@@ -31,6 +31,14 @@ def child(arguments: list[str]) -> None:
     sys.exit(subprocess.call([sys.executable, *arguments]))
 
 
+def full_disk(arguments: list[str]) -> None:
+    """Become the program, whose output cannot be written."""
+    full = os.open("/dev/full", os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(full, stream)
+    os.execv(sys.executable, [sys.executable, *arguments])
+
+
 def file_modes(arguments: list[str]) -> None:
     """Become the program without root's capability to ignore file modes."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -57,6 +65,8 @@ def constants(arguments: list[str]) -> None:
     execute_from_command_line(arguments[1:])
 
 
+LAUNCHERS = (own_group, child, full_disk, file_modes, constants)
+
 if __name__ == "__main__":
-    launch = {launcher.__name__: launcher for launcher in (own_group, child, file_modes, constants)}
+    launch = {launcher.__name__: launcher for launcher in LAUNCHERS}
     launch[sys.argv[1]](sys.argv[2:])

@@ -10,6 +10,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, OutputWrapper
 from django.core.management.color import no_style
 
+from django_mqlite.logs import flush_streams
+
 from .output import Output, OutputFailed
 
 INTERRUPTED = 130
@@ -44,16 +46,18 @@ class ShellCommand(BaseCommand):
             finally:
                 _flush_stdout()  # now, because an error at exit could not be handled
         except KeyboardInterrupt:
-            _exit(INTERRUPTED)
+            sys.exit(INTERRUPTED)
         except BrokenPipeError:
-            _exit(CLOSED_PIPE)
+            sys.exit(CLOSED_PIPE)
         except OutputFailed as error:
             with suppress(OSError):
                 self.stderr.write(
                     f"CommandError: The output could not be written: {error}. What the command "
                     "has changed is kept."
                 )
-            _exit(1)
+            sys.exit(1)
+        finally:
+            flush_streams()
 
     def _open_closed_streams(self) -> None:
         """Use the null device instead of the streams that the shell has closed (`>&-`).
@@ -87,13 +91,3 @@ def _flush_stdout() -> None:
         raise
     except OSError as error:
         raise OutputFailed(error.strerror) from error
-
-
-def _exit(code: int) -> None:
-    """Exit; what a stream still holds and cannot be written is discarded."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    sys.exit(code)

@@ -29,14 +29,15 @@ PRINTING = [
 
 @pytest.fixture
 def shell(database):
-    """Run a line in a shell; return the finished process."""
+    """Run a line in a shell, with buffered output; return the finished process."""
     database.enqueue_many("jobs", 300, {"text": "x" * 200})
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
     def run(line, **variables):
         return subprocess.run(
             ["bash", "-c", f"set -o pipefail; {line}"],
             cwd=ROOT,
-            env={**os.environ, **database.environment(), **variables},
+            env={**buffered, **database.environment(), **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
